@@ -1,0 +1,88 @@
+"""One suite, every kind of API server: what a test here says holds on a real kube-apiserver and on ours.
+
+The servers live as long as the test session, one of each kind, in a thread with an event loop of their own: a test may
+block (kubectl, the synchronous official client) or use a loop of its own without stopping an embedded server. Each test
+gets a namespace nobody else uses. The namespaces are not deleted one by one: the servers are thrown away whole, and the
+deletion of a namespace costs a real control plane more than most tests do.
+"""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import secrets
+import threading
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from clusters.fleet import FleetOptions, open_fleet
+from tests.contract.wire import Api
+
+KINDS = ("embedded", "local")
+
+
+@dataclass(frozen=True)
+class Server:
+    """An API server under test."""
+
+    kind: str
+    kubeconfig: dict[str, Any]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests of one kind go to one worker (`--dist loadgroup`), so that no control plane is started twice."""
+    for item in items:
+        call = getattr(item, "callspec", None)
+        if call is not None and "cluster" in call.params:
+            item.add_marker(pytest.mark.xdist_group(f"contract-{call.params['cluster']}"))
+
+
+@contextlib.contextmanager
+def running(kind: str) -> Iterator[Server]:
+    """One management cluster of this kind, up inside, gone outside, served by a thread of its own."""
+    up: concurrent.futures.Future[Server] = concurrent.futures.Future()
+    loop = asyncio.new_event_loop()
+    enough = asyncio.Event()
+
+    async def serve() -> None:
+        async with open_fleet(kind, FleetOptions(workers=0, nodes=False)) as fleet:
+            up.set_result(Server(kind, fleet.management.kubeconfig))
+            await enough.wait()
+
+    def run() -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: loop) as runner:
+                runner.run(serve())
+        except BaseException as error:  # whatever stopped it is told to the test that waits
+            if up.done():
+                raise
+            up.set_exception(error)
+
+    thread = threading.Thread(target=run, name=f"{kind} control plane")
+    thread.start()
+    try:
+        yield up.result()
+    finally:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(enough.set)
+        thread.join()
+
+
+@pytest.fixture(scope="session", params=KINDS)
+def cluster(request: pytest.FixtureRequest) -> Iterator[Server]:
+    kind: str = request.param
+    with running(kind) as server:
+        yield server
+
+
+@pytest.fixture
+async def api(cluster: Server) -> AsyncIterator[Api]:
+    """The server, and a fresh namespace in which a pod may be created at once."""
+    async with Api(cluster.kubeconfig, cluster.kind, f"contract-{secrets.token_hex(4)}") as api:
+        (await api.post("/api/v1/namespaces", {"metadata": {"name": api.namespace}})).ok(201)
+        # Admission refuses pods until the controllers have made this; whoever makes it first is right.
+        made = await api.post(api.at("serviceaccounts"), {"metadata": {"name": "default"}})
+        assert made.status in (201, 409), made.text
+        yield api
