@@ -1,0 +1,478 @@
+"""The client of one cluster: raw JSON in and out, typed errors, limits and deadlines on everything.
+
+Guarantees:
+- every call ends within its deadline, with an answer or one ApiError that names the cluster;
+- a request is repeated here only when that is safe: reads after any passing fault, writes only when the server
+  certainly did not act (429, or nothing was sent). Any other failed write says `outcome_unknown`, and the caller
+  looks before it repeats;
+- objects pass through as the server sent them: no models, no field lost.
+
+Not here: caching (informer.py), and retries of work, which belong to the queue.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Literal, Self
+from urllib.parse import urlencode, urlsplit
+
+import orjson
+from prometheus_client import Counter, Histogram
+
+from . import metrics
+from .backoff import Backoff
+from .connection import Connection
+from .errors import (
+    ApiError,
+    BadAnswer,
+    ConfigError,
+    Gone,
+    ServerError,
+    TimedOut,
+    TooManyRequests,
+    Unauthorized,
+    Unreachable,
+    error_from_answer,
+)
+from .limits import Limits
+from .resource import Object, Resource
+from .transport import AiohttpTransport, Response, Transport, TransportError
+from .watch import WatchEvent, decode
+
+PatchType = Literal["merge", "json", "strategic", "apply"]
+Propagation = Literal["Background", "Foreground", "Orphan"]
+Params = Mapping[str, str | int | bool | None]
+
+_PATCH_TYPES: Final = {
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "apply": "application/apply-patch+yaml",  # JSON is YAML
+}
+_READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_RETRIES: Final = 5
+_LONGEST_WAIT: Final = 10.0
+_WATCH_GRACE: Final = 10.0  # how much longer than its own timeout a server may keep a watch open
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectList:
+    """All items of a list, and the moment at which it was true."""
+
+    items: list[Object]
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    method: str
+    path: str
+    target: str  # path and query
+    body: bytes | None
+    headers: Mapping[str, str]
+    seconds: float
+    ends: float
+
+
+class Client:
+    """Talks to one cluster. Use as `async with Client(connection) as client:`."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        concurrency: int = 16,
+        qps: float | None = None,
+        timeout: float = 30.0,
+        user_agent: str = "multimirror",
+    ) -> None:
+        self.connection = connection
+        self.cluster = connection.name
+        self.timeout = timeout
+        self._limits = Limits(concurrency, qps)
+        self._transport: Transport | None = None
+        self._headers = {"Accept": "application/json", "User-Agent": user_agent, **connection.headers}
+        self._host = urlsplit(connection.server).netloc
+        self._counters: dict[tuple[str, int], Counter] = {}
+        self._timers: dict[str, Histogram] = {}
+
+    async def __aenter__(self) -> Self:
+        self._transport = AiohttpTransport(self.connection)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._transport is not None:
+            await self._transport.close()
+            self._transport = None
+
+    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
+        """One object."""
+        return await self._object("GET", resource.path(namespace, name))
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        limit: int | None = None,
+        resource_version: str | None = None,
+        timeout: float | None = None,
+    ) -> ObjectList:
+        """All objects of a kind, in pages of `limit`; a page token that expired means one list without pages."""
+        params: dict[str, str | int | bool | None] = {
+            "labelSelector": label_selector,
+            "fieldSelector": field_selector,
+            "limit": limit,
+            "resourceVersion": resource_version,
+        }
+        path = resource.path(namespace)
+        items: list[Object] = []
+        while True:
+            try:
+                page = await self._object("GET", path, params, timeout=timeout)
+            except Gone:
+                if not params.get("continue"):
+                    raise
+                items.clear()
+                params.update({"continue": None, "limit": None})
+                continue
+            items += page.get("items") or ()
+            metadata = page["metadata"]
+            params["continue"] = metadata.get("continue")
+            params["resourceVersion"] = None  # only the first page may name one
+            if not params["continue"]:
+                break
+        for item in items:  # the items of a list do not say what they are
+            item.setdefault("apiVersion", resource.api_version)
+            item.setdefault("kind", resource.kind)
+        return ObjectList(items, metadata.get("resourceVersion", ""))
+
+    async def create(
+        self,
+        resource: Resource,
+        obj: Object,
+        namespace: str | None = None,
+        *,
+        dry_run: bool = False,
+        field_manager: str | None = None,
+    ) -> Object:
+        """Create an object in its own namespace, or in the one given."""
+        path = resource.path(_namespace(resource, obj, namespace, self.connection.namespace))
+        return await self._object("POST", path, _write(dry_run, field_manager), orjson.dumps(obj))
+
+    async def replace(
+        self,
+        resource: Resource,
+        obj: Object,
+        namespace: str | None = None,
+        *,
+        subresource: str | None = None,
+        dry_run: bool = False,
+        field_manager: str | None = None,
+    ) -> Object:
+        """Replace an object. With metadata.resourceVersion in it, only if nobody wrote since (else Conflict)."""
+        where = _namespace(resource, obj, namespace, self.connection.namespace)
+        path = resource.path(where, obj["metadata"]["name"], subresource)
+        return await self._object("PUT", path, _write(dry_run, field_manager), orjson.dumps(obj))
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        body: object,
+        namespace: str | None = None,
+        *,
+        patch_type: PatchType = "merge",
+        subresource: str | None = None,
+        field_manager: str | None = None,
+        force: bool = False,
+        dry_run: bool = False,
+    ) -> Object:
+        """Change an object. Server-side apply needs a `field_manager`; `force` takes fields over from others."""
+        params = _write(dry_run, field_manager)
+        if force:
+            params["force"] = True
+        path = resource.path(namespace, name, subresource)
+        return await self._object("PATCH", path, params, orjson.dumps(body), content_type=_PATCH_TYPES[patch_type])
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        propagation: Propagation | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_period: int | None = None,
+        dry_run: bool = False,
+    ) -> Object:
+        """Delete an object; with `uid` or `resource_version` only exactly that one (else Conflict).
+
+        Gives the object when it still has to go through finalizers or a grace period, else a Status.
+        """
+        preconditions = {k: v for k, v in (("uid", uid), ("resourceVersion", resource_version)) if v is not None}
+        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if propagation is not None:
+            options["propagationPolicy"] = propagation
+        if preconditions:
+            options["preconditions"] = preconditions
+        if grace_period is not None:
+            options["gracePeriodSeconds"] = grace_period
+        if dry_run:
+            options["dryRun"] = ["All"]
+        return await self._object("DELETE", resource.path(namespace, name), body=orjson.dumps(options))
+
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        resource_version: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        timeout: float | None = None,
+        bookmarks: bool = True,
+    ) -> AsyncGenerator[WatchEvent, None]:
+        """Changes from `resource_version` on, until the server ends the watch (`timeout` seconds, or its own idea).
+
+        Bookmarks come as events of type BOOKMARK. A resource_version that is too old raises Gone. Wrap in
+        `contextlib.aclosing` when you may leave the loop early.
+        """
+        params = watch_params(
+            resource_version=resource_version,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            timeout=timeout,
+            bookmarks=bookmarks,
+        )
+        silence = None if timeout is None else timeout + _WATCH_GRACE
+        async with aclosing(self.watch_batches(resource.path(namespace), params, silence=silence)) as batches:
+            async for batch in batches:
+                for event in batch:
+                    yield event
+
+    async def watch_batches(
+        self, path: str, params: Params, *, silence: float | None = None
+    ) -> AsyncGenerator[Sequence[WatchEvent], None]:
+        """The events of a watch as they arrive, many at a time; `silence` seconds without any byte raise TimedOut."""
+        target = path + _query(params)
+        headers = await self._request_headers(None)
+        transport = self._open()
+        opened, counted = asyncio.get_running_loop().time(), False
+        try:
+            async with asyncio.timeout(self.timeout) as deadline, transport.stream("GET", target, headers) as stream:
+                self._count("GET", stream.status, opened, verb="WATCH")
+                counted = True
+                if stream.status != 200:
+                    body = await stream.read()
+                    if stream.status == 401:
+                        self.connection.credentials.rejected()
+                    raise error_from_answer(
+                        stream.status, body, cluster=self.cluster, url=self.connection.server + path, write=False
+                    )
+                deadline.reschedule(_after(silence))
+                async for batch in decode(stream.chunks(), self.cluster):
+                    deadline.reschedule(None)  # the time that our user takes is not the server's
+                    yield batch
+                    deadline.reschedule(_after(silence))
+        except TransportError as error:
+            if not counted:
+                self._count("GET", 0, opened, verb="WATCH")
+            raise Unreachable(str(error), cluster=self.cluster) from error
+        except TimeoutError as error:
+            if not counted:
+                self._count("GET", 0, opened, verb="WATCH")
+                raise TimedOut(f"no answer to a watch of {path} in {self.timeout:g} s", cluster=self.cluster) from error
+            raise TimedOut(f"the watch of {path} went silent for {silence} s", cluster=self.cluster) from error
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        params: Params | None = None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> Response:
+        """Anything else. `body` is bytes or what orjson can write; an answer that is no success raises its error."""
+        data = body if isinstance(body, bytes) or body is None else orjson.dumps(body)
+        return await self._send(self._request(method, path, params, data, headers or {}, timeout))
+
+    async def _object(
+        self,
+        method: str,
+        path: str,
+        params: Params | None = None,
+        body: bytes | None = None,
+        *,
+        content_type: str = "application/json",
+        timeout: float | None = None,
+    ) -> Object:
+        headers = {"Content-Type": content_type} if body is not None else {}
+        response = await self._send(self._request(method, path, params, body, headers, timeout))
+        answer: object = None
+        cause: Exception | None = None
+        try:
+            answer = orjson.loads(response.body)
+        except orjson.JSONDecodeError as error:
+            cause = error
+        if not isinstance(answer, dict):
+            kind = response.headers.get("content-type", "something")
+            raise BadAnswer(
+                f"{self.connection.server}{path} answered {kind} instead of JSON; is that an API server?",
+                cluster=self.cluster,
+                status=response.status,
+                outcome_unknown=method not in _READS,
+            ) from cause
+        return answer
+
+    def _request(  # noqa: PLR0917 - private, and called in two places
+        self,
+        method: str,
+        path: str,
+        params: Params | None,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        timeout: float | None,
+    ) -> _Request:
+        seconds = self.timeout if timeout is None else timeout
+        target = path + _query(params) if params else path
+        return _Request(method, path, target, body, headers, seconds, asyncio.get_running_loop().time() + seconds)
+
+    async def _send(self, request: _Request) -> Response:
+        """One request, repeated while that is safe and there is time."""
+        backoff: Backoff | None = None
+        renewed = False
+        while True:
+            try:
+                return await self._attempt(request)
+            except ApiError as error:
+                if isinstance(error, Unauthorized) and not renewed and self.connection.credentials.rejected():
+                    renewed = True
+                    continue
+                backoff = backoff or Backoff(initial=0.1, maximum=_LONGEST_WAIT)
+                wait = max(backoff.delay(), error.retry_after or 0.0)
+                late = asyncio.get_running_loop().time() + wait >= request.ends
+                if late or backoff.attempts > _RETRIES or not _repeatable(request.method, error):
+                    raise
+                await asyncio.sleep(wait)
+
+    async def _attempt(self, request: _Request) -> Response:
+        write = request.method not in _READS
+        transport = self._open()
+        headers = await self._request_headers(request.headers)
+        loop = asyncio.get_running_loop()
+        started: float | None = None
+        try:
+            async with asyncio.timeout_at(request.ends), self._limits.slot():
+                started = loop.time()
+                response = await transport.request(request.method, request.target, headers, request.body)
+        except TransportError as error:
+            self._count(request.method, 0, started)
+            unsafe = write and error.sent
+            raise Unreachable(str(error), cluster=self.cluster, outcome_unknown=unsafe) from error
+        except TimeoutError as error:
+            self._count(request.method, 0, started)
+            sent = started is not None
+            where = "" if sent else " (it waited for our own limits all the time and was not sent)"
+            message = f"no answer to {request.method} {request.path} in {request.seconds:g} s{where}"
+            raise TimedOut(message, cluster=self.cluster, outcome_unknown=write and sent) from error
+        self._count(request.method, response.status, started)
+        if 200 <= response.status < 300:
+            return response
+        raise error_from_answer(
+            response.status,
+            response.body,
+            cluster=self.cluster,
+            url=self.connection.server + request.path,
+            write=write,
+            retry_after=response.headers.get("retry-after"),
+        )
+
+    async def _request_headers(self, extra: Mapping[str, str] | None) -> dict[str, str]:
+        headers = {**self._headers, **extra} if extra else self._headers.copy()
+        try:
+            authorization = await self.connection.credentials.authorization()
+        except ConfigError as error:
+            raise Unauthorized(str(error), cluster=self.cluster) from error
+        if authorization is not None:
+            headers["Authorization"] = authorization
+        return headers
+
+    def _open(self) -> Transport:
+        if self._transport is None:
+            raise RuntimeError("use the client inside `async with Client(...) as client:`")
+        return self._transport
+
+    def _count(self, method: str, status: int, started: float | None, verb: str | None = None) -> None:
+        verb = verb or method
+        counter = self._counters.get((verb, status))
+        if counter is None:
+            code = str(status) if status else "<error>"
+            counter = metrics.REQUESTS.labels(code, verb, self._host, self.cluster)
+            self._counters[verb, status] = counter
+        counter.inc()
+        if started is not None:
+            timer = self._timers.get(verb)
+            if timer is None:
+                timer = self._timers[verb] = metrics.REQUEST_SECONDS.labels(verb, self._host, self.cluster)
+            timer.observe(asyncio.get_running_loop().time() - started)
+
+
+def watch_params(
+    *,
+    resource_version: str | None = None,
+    label_selector: str | None = None,
+    field_selector: str | None = None,
+    timeout: float | None = None,
+    bookmarks: bool = True,
+    initial_events: bool = False,
+) -> Params:
+    """The query of a watch. `initial_events` asks for a streaming list: all that is there first, then a bookmark."""
+    return {
+        "watch": True,
+        "allowWatchBookmarks": bookmarks or None,
+        "resourceVersion": resource_version,
+        "labelSelector": label_selector,
+        "fieldSelector": field_selector,
+        "timeoutSeconds": None if timeout is None else max(1, round(timeout)),
+        "sendInitialEvents": initial_events or None,
+        "resourceVersionMatch": "NotOlderThan" if initial_events else None,
+    }
+
+
+def _repeatable(method: str, error: ApiError) -> bool:
+    if isinstance(error, TooManyRequests):
+        return error.retry_after is not None  # without it, 429 is an eviction that a budget forbids
+    if isinstance(error, Unreachable):
+        return not error.outcome_unknown
+    return method in _READS and isinstance(error, ServerError) and error.status != 501
+
+
+def _write(dry_run: bool, field_manager: str | None) -> dict[str, str | int | bool | None]:
+    return {"dryRun": "All" if dry_run else None, "fieldManager": field_manager}
+
+
+def _query(params: Params) -> str:
+    given = {
+        name: ("true" if value else "false") if isinstance(value, bool) else value
+        for name, value in params.items()
+        if value is not None
+    }
+    return f"?{urlencode(given)}" if given else ""
+
+
+def _namespace(resource: Resource, obj: Object, given: str | None, default: str) -> str | None:
+    return (given or obj["metadata"].get("namespace") or default) if resource.namespaced else None
+
+
+def _after(seconds: float | None) -> float | None:
+    return None if seconds is None else asyncio.get_running_loop().time() + seconds

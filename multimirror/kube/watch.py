@@ -1,0 +1,73 @@
+"""The wire form of a watch: one JSON object per line, cut anywhere by the network.
+
+Each event is parsed once. What is not an event is an error: a Status from the server (typed, 410 included), or
+garbage. A stream that ends in the middle of a line lost that event; the reader resumes from the last resourceVersion
+that it saw whole, so nothing is missed.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Final, NamedTuple
+
+import orjson
+
+from .errors import BadAnswer, error_from_status
+from .resource import Object
+
+_LONGEST_LINE: Final = 64 * 1024 * 1024  # far above etcd's limit for an object: whatever sends more is no API server
+
+INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+
+
+class WatchEvent(NamedTuple):
+    """One change. `type` is ADDED, MODIFIED, DELETED or BOOKMARK."""
+
+    type: str
+    object: Object
+
+    @property
+    def ends_initial_events(self) -> bool:
+        """The bookmark that says: that was everything, changes follow."""
+        if self.type != "BOOKMARK":
+            return False
+        annotations = self.object["metadata"].get("annotations") or {}
+        return annotations.get(INITIAL_EVENTS_END) == "true"
+
+
+async def decode(chunks: AsyncIterator[bytes], cluster: str) -> AsyncIterator[list[WatchEvent]]:
+    """The events of each chunk, as soon as they are whole."""
+    pending: list[bytes] = []
+    length = 0
+    async for chunk in chunks:
+        head, newline, tail = chunk.rpartition(b"\n")
+        if not newline:
+            pending.append(tail)
+            length += len(tail)
+            if length > _LONGEST_LINE:
+                raise BadAnswer("a watch event of more than 64 MiB", cluster=cluster)
+            continue
+        lines = b"".join((*pending, head)).split(b"\n") if pending else head.split(b"\n")
+        pending, length = ([tail], len(tail)) if tail else ([], 0)
+        events, error = _parse(lines, cluster)
+        if events:
+            yield events
+        if error is not None:
+            raise error
+
+
+def _parse(lines: list[bytes], cluster: str) -> tuple[list[WatchEvent], Exception | None]:
+    """The events up to the first error, and that error: what came before it is not lost."""
+    events: list[WatchEvent] = []
+    for line in lines:
+        if not line.strip():
+            continue
+        try:
+            event = orjson.loads(line)
+            kind, obj = event["type"], event["object"]
+            if kind == "ERROR":
+                return events, error_from_status(obj, cluster=cluster)
+            obj["metadata"]["resourceVersion"]
+        except (orjson.JSONDecodeError, KeyError, TypeError):
+            text = line[:100].decode("utf-8", "replace")
+            return events, BadAnswer(f"a watch sent something that is not an event: {text!r}", cluster=cluster)
+        events.append(WatchEvent(kind, obj))
+    return events, None
