@@ -1,0 +1,64 @@
+"""A fleet of real control planes as processes on this machine."""
+
+import asyncio
+import dataclasses
+
+from clusters.fleet import Fleet, FleetOptions
+from clusters.local import homes
+from clusters.local.binaries import NEEDED, find_binaries
+from clusters.local.cluster import SCHEDULER, LocalCluster
+from clusters.local.homes import Home
+from clusters.local.options import LocalOptions
+from clusters.local.processes import Processes
+
+_GRACE_SECONDS = 10.0
+
+
+class LocalFleet(Fleet):
+    """One control plane for each cluster. What an earlier run left behind is swept first."""
+
+    management: LocalCluster
+    workers: dict[str, LocalCluster]  # type: ignore[assignment]  # a dict is invariant; nobody puts other kinds in here
+
+    def __init__(self, options: FleetOptions | None = None) -> None:
+        options = options or FleetOptions()
+        if not isinstance(options, LocalOptions):
+            common = {field.name: getattr(options, field.name) for field in dataclasses.fields(FleetOptions)}
+            options = LocalOptions(**common)
+        if options.sync_writes is None:
+            options = dataclasses.replace(options, sync_writes=options.data_dir is not None)
+        super().__init__(options)
+        self._options = options
+        self._home: Home | None = None
+        self._processes: Processes | None = None
+
+    async def start(self) -> None:
+        needed = (*NEEDED, *([SCHEDULER] if self._options.scheduler else []))
+        binaries = await asyncio.to_thread(find_binaries, self._options.version, needed)
+        await asyncio.to_thread(homes.sweep)
+        data_dir = self._options.data_dir
+        self._home = await asyncio.to_thread(lambda: homes.given_home(data_dir) if data_dir else homes.temporary_home())
+        # State that nobody will read again needs no orderly end.
+        self._processes = Processes(self._home, grace=0.0 if self._home.temporary else _GRACE_SECONDS)
+        await self._processes.open()
+        self._home.release()
+        names = ["management", *(f"worker-{number}" for number in range(1, self._options.workers + 1))]
+        clusters = {
+            name: LocalCluster(name, self._home.path / name, binaries, self._options, self._processes) for name in names
+        }
+        self.management = clusters["management"]
+        self.workers = {name: cluster for name, cluster in clusters.items() if name != "management"}
+        try:
+            async with asyncio.TaskGroup() as starting:
+                for cluster in clusters.values():
+                    starting.create_task(cluster.start(), name=f"start {cluster.name}")
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None  # the first tells why; the rest were cancelled or say the same
+
+    async def stop(self) -> None:
+        if self._processes is not None:
+            await self._processes.close()
+            self._processes = None
+        if self._home is not None:
+            self._home.release()
+            self._home = None
