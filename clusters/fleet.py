@@ -9,7 +9,7 @@ The kinds are imported only when asked for, so that one kind's needs (binaries, 
 
 import abc
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -92,3 +92,10 @@ def open_fleet(kind: str = "embedded", options: FleetOptions | None = None) -> F
         raise ValueError(f"unknown kind of fleet {kind!r}: choose one of {', '.join(_KINDS)}") from None
     fleet: Fleet = getattr(importlib.import_module(module), name)(options or FleetOptions())
     return fleet
+
+
+def unavailable(kind: str) -> str | None:
+    """Why no fleet of that kind can be opened on this machine, and what would help; None when it can."""
+    module = importlib.import_module(_KINDS[kind][0])
+    check: Callable[[], str | None] = getattr(module, "unavailable", lambda: None)
+    return check()

@@ -25,4 +25,14 @@ __all__ = [
     "find_binaries",
     "find_kubectl",
     "sweep",
+    "unavailable",
 ]
+
+
+def unavailable() -> str | None:
+    """Why no local fleet can be opened here; None when the binaries are there."""
+    try:
+        find_binaries()
+    except BinariesMissingError as error:
+        return str(error)
+    return None

@@ -1,0 +1,78 @@
+"""What every test may use: cluster kinds that are skipped where they cannot be, and a report of which were covered.
+
+A test belongs to a kind of cluster by the mark `cluster_kind("local")`, or by a parameter `cluster` or
+`kind` that names one.
+"""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from clusters.fleet import unavailable
+
+KINDS = ("embedded", "local", "kind")
+_PROPERTY = "cluster kind"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "cluster_kind(name): runs on clusters of that kind; skipped where there are none"
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if kind := _kind_of(item):
+            item.user_properties.append((_PROPERTY, kind))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    kind = _kind_of(item)
+    if kind and (reason := _unavailable(kind, item.config)):
+        pytest.skip(reason)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Which kinds of cluster this run covered, and why not the others."""
+    outcomes: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
+    reasons: dict[str, str] = {}
+    for outcome in ("passed", "failed", "error", "skipped"):
+        for report in terminalreporter.stats.get(outcome, []):
+            for name, kind in getattr(report, "user_properties", ()):
+                if name == _PROPERTY:
+                    outcomes[kind][outcome] += 1
+                    if outcome == "skipped" and isinstance(report.longrepr, tuple):
+                        reasons.setdefault(kind, report.longrepr[2].removeprefix("Skipped: "))
+    terminalreporter.section("kinds of cluster")
+    for kind, counted in outcomes.items():
+        terminalreporter.write_line(f"{kind:9} {_covered(counted, reasons.get(kind))}")
+
+
+def _covered(counted: Counter[str], reason: str | None) -> str:
+    ran = counted["passed"] + counted["failed"] + counted["error"]
+    if ran:
+        left_out = f", {counted['skipped']} left out: {reason}" if counted["skipped"] else ""
+        return f"covered by {ran} tests{left_out}"
+    if counted["skipped"]:
+        return f"NOT covered, {counted['skipped']} tests left out: {reason}"
+    return "no test asked for it"
+
+
+def _kind_of(item: pytest.Item) -> str | None:
+    mark = item.get_closest_marker("cluster_kind")
+    if mark is not None:
+        return str(mark.args[0])
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    named = [parameters.get(name) for name in ("cluster", "kind")]
+    return next((kind for kind in named if isinstance(kind, str) and kind in KINDS), None)
+
+
+_KNOWN = pytest.StashKey[dict[str, str | None]]()
+
+
+def _unavailable(kind: str, config: pytest.Config) -> str | None:
+    known = config.stash.setdefault(_KNOWN, {})
+    if kind not in known:
+        known[kind] = unavailable(kind)
+    return known[kind]
