@@ -1,0 +1,71 @@
+"""Timestamps as the API writes them: compared by instant, printed in UTC with whole seconds.
+
+Nearly every timestamp on the wire has the canonical form `2026-01-01T00:00:00Z`, where the order of the strings is the
+order of the instants; only other forms (offsets, fractions) are parsed.
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+_CANONICAL_LENGTH: Final = len("2026-01-01T00:00:00Z")
+_RFC3339: Final = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
+)
+
+
+def canonical(text: str) -> str:
+    """The timestamp in UTC with whole seconds, as the server stores and prints it. Raises ValueError if it is none."""
+    if _is_canonical(text):
+        return text
+    return format_time(_parse(text)[0])
+
+
+def same_instant(one: str | None, other: str | None) -> bool:
+    if one == other:
+        return True
+    if one is None or other is None or (_is_canonical(one) and _is_canonical(other)):
+        return False
+    return _parse(one) == _parse(other)
+
+
+def earlier(one: str, other: str) -> bool:
+    """Whether the first is strictly before the second."""
+    if _is_canonical(one) and _is_canonical(other):
+        return one < other
+    return _parse(one) < _parse(other)
+
+
+def is_timestamp(text: object) -> bool:
+    if not isinstance(text, str):
+        return False
+    try:
+        _parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+def format_time(time: datetime) -> str:
+    """An instant as the API writes it."""
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _is_canonical(text: str) -> bool:
+    return len(text) == _CANONICAL_LENGTH and text[19] == "Z"
+
+
+def _parse(text: str) -> tuple[datetime, str]:
+    """The instant's whole second in UTC, and its fraction as digits that order like numbers."""
+    match = _RFC3339.fullmatch(text)
+    if match is None:
+        raise ValueError(f"not an RFC 3339 timestamp: {text!r}")
+    year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
+    try:
+        time = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+        if match[8]:
+            offset = timedelta(hours=int(match[9]), minutes=int(match[10]))
+            time += -offset if match[8] == "+" else offset
+    except OverflowError as error:
+        raise ValueError(f"not an RFC 3339 timestamp: {text!r}") from error
+    return time, (match[7] or "").rstrip("0")
