@@ -13,12 +13,6 @@ JOB_NAME_LABEL: Final = "batch.kubernetes.io/job-name"
 CONTROLLER_UID_LABEL: Final = "batch.kubernetes.io/controller-uid"
 LEGACY_JOB_NAME_LABEL: Final = "job-name"
 LEGACY_CONTROLLER_UID_LABEL: Final = "controller-uid"
-GENERATED_LABELS: Final = (
-    CONTROLLER_UID_LABEL,
-    JOB_NAME_LABEL,
-    LEGACY_CONTROLLER_UID_LABEL,
-    LEGACY_JOB_NAME_LABEL,
-)
 _MAX_INT32: Final = 2**31 - 1
 
 
@@ -26,15 +20,14 @@ def default_job(job: Json) -> Json:
     """The Job with everything filled in that its author left to the server."""
     job = clone(job)
     metadata, spec = job.setdefault("metadata", {}), job.setdefault("spec", {})
-    default_job_spec(spec)
+    _default_job_spec(spec)
     labels = (spec["template"].get("metadata") or {}).get("labels")
     if labels and not metadata.get("labels"):
         metadata["labels"] = dict(labels)
     return job
 
 
-def default_job_spec(spec: Json) -> None:
-    """Fill in a Job's spec, or that of a CronJob's template, in place."""
+def _default_job_spec(spec: Json) -> None:
     if "parallelism" not in spec:
         if "completions" not in spec:
             spec["completions"] = 1
@@ -44,6 +37,11 @@ def default_job_spec(spec: Json) -> None:
     spec.setdefault("suspend", False)
     spec.setdefault("manualSelector", False)
     spec.setdefault("podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed")
+    default_job_template(spec)
+
+
+def default_job_template(spec: Json) -> None:
+    """Fill in, in place, what a Job's spec and that of a CronJob's template get alike: the policies and pods inside."""
     for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():
         for pattern in rule.get("onPodConditions") or ():
             pattern["status"] = pattern.get("status") or "True"

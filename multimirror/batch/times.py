@@ -48,7 +48,7 @@ def is_timestamp(text: object) -> bool:
 
 def format_time(time: datetime) -> str:
     """An instant as the API writes it."""
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return time.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
 
 
 def _is_canonical(text: str) -> bool:
