@@ -44,6 +44,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
                     outcomes[kind][outcome] += 1
                     if outcome == "skipped" and isinstance(report.longrepr, tuple):
                         reasons.setdefault(kind, report.longrepr[2].removeprefix("Skipped: "))
+    if not any(outcomes.values()):
+        return
     terminalreporter.section("kinds of cluster")
     for kind, counted in outcomes.items():
         terminalreporter.write_line(f"{kind:9} {_covered(counted, reasons.get(kind))}")

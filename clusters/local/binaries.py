@@ -102,9 +102,21 @@ def choose(found: list[Candidate], asked: Version | None, programs: tuple[str, .
     return Binaries(server, {program: candidate.path for program, candidate in chosen.items() if candidate})
 
 
-def reported_version(path: Path) -> Version | None:
+def put_in_place(part: Path, target: Path, version: Version) -> None:
+    """A finished program, in one step, and only when it runs here and is what it should be."""
+    expected = versions.ETCD if target.name == "etcd" else version
+    part.chmod(0o755)
+    found = reported_version(part, target.name)
+    if found != expected:
+        part.unlink()
+        told = f"says that it is {found}" if found else "does not run on this machine"
+        raise BinariesMissingError(f"{target.name} was to be {expected}, but {told}")
+    part.replace(target)
+
+
+def reported_version(path: Path, program: str | None = None) -> Version | None:
     """What the program says of itself; None when it does not run here."""
-    arguments = ["version", "--client"] if path.name == "kubectl" else ["--version"]
+    arguments = ["version", "--client"] if (program or path.name) == "kubectl" else ["--version"]
     try:
         told = subprocess.run(  # noqa: S603 - a program that the user put in the place where we look for it
             [path, *arguments], capture_output=True, text=True, timeout=20, check=False
