@@ -1,6 +1,7 @@
 # make test   every check and every test, in a virtual environment made on the way
 # make check  linters, types and the direction of imports
 # make fmt    format the code
+# make binaries  real control planes for the tests: downloaded, or built with Go; cached
 # make bench  the promises about speed, measured
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check fmt bench clean
+.PHONY: help venv test check fmt bench binaries clean
 
 help:
 	@sed -n 's/^# //p' $(firstword $(MAKEFILE_LIST))
@@ -30,7 +31,11 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 
 test: check
-	$(BIN)/pytest -n auto
+	$(BIN)/python -m clusters.local install --if-possible
+	$(BIN)/pytest -n auto --dist loadgroup
+
+binaries: $(STAMP)
+	$(BIN)/python -m clusters.local install
 
 fmt: $(STAMP)
 	$(BIN)/ruff format .
