@@ -11,7 +11,7 @@ Not here: caching (informer.py), and retries of work, which belong to the queue.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from types import TracebackType
@@ -253,15 +253,18 @@ class Client:
             bookmarks=bookmarks,
         )
         silence = None if timeout is None else timeout + _WATCH_GRACE
-        async with aclosing(self.watch_batches(resource.path(namespace), params, silence=silence)) as batches:
+        async with aclosing(self.watch_batches(resource.path(namespace), params, silence=lambda: silence)) as batches:
             async for batch in batches:
                 for event in batch:
                     yield event
 
     async def watch_batches(
-        self, path: str, params: Params, *, silence: float | None = None
+        self, path: str, params: Params, *, silence: Callable[[], float | None]
     ) -> AsyncGenerator[Sequence[WatchEvent], None]:
-        """The events of a watch as they arrive, many at a time; `silence` seconds without any byte raise TimedOut."""
+        """The events of a watch as they arrive, many at a time; first an empty batch, when the watch is open.
+
+        `silence` says how many seconds without any byte are too many; they raise TimedOut.
+        """
         target = path + _query(params)
         headers = await self._request_headers(None)
         transport = self._open()
@@ -277,11 +280,13 @@ class Client:
                     raise error_from_answer(
                         stream.status, body, cluster=self.cluster, url=self.connection.server + path, write=False
                     )
-                deadline.reschedule(_after(silence))
+                deadline.reschedule(None)  # the time that our user takes is not the server's
+                yield ()
+                deadline.reschedule(_after(silence()))
                 async for batch in decode(stream.chunks(), self.cluster):
-                    deadline.reschedule(None)  # the time that our user takes is not the server's
+                    deadline.reschedule(None)
                     yield batch
-                    deadline.reschedule(_after(silence))
+                    deadline.reschedule(_after(silence()))
         except TransportError as error:
             if not counted:
                 self._count("GET", 0, opened, verb="WATCH")
@@ -290,7 +295,7 @@ class Client:
             if not counted:
                 self._count("GET", 0, opened, verb="WATCH")
                 raise TimedOut(f"no answer to a watch of {path} in {self.timeout:g} s", cluster=self.cluster) from error
-            raise TimedOut(f"the watch of {path} went silent for {silence} s", cluster=self.cluster) from error
+            raise TimedOut(f"the watch of {path} went silent for {silence():g} s", cluster=self.cluster) from error
 
     async def request(
         self,

@@ -1,6 +1,7 @@
 """Small servers that misbehave on purpose, byte by byte."""
 
 import asyncio
+import functools
 import json
 import ssl
 import struct
@@ -9,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 from multimirror.kube import Connection, Resource
 
@@ -171,3 +173,110 @@ def a_list(version: int, *items: dict[str, Any], **metadata: Any) -> dict[str, A
         "metadata": {"resourceVersion": str(version), **metadata},
         "items": list(items),
     }
+
+
+class Things:
+    """A small but honest API server: optimistic concurrency, list, watch from any version; and faults on demand."""
+
+    def __init__(self, server: Server, *, streaming: bool = True) -> None:
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.history: list[tuple[int, str, dict[str, Any]]] = []
+        self.version = 10
+        self.compacted = 0
+        self.streaming = streaming
+        self.changed = asyncio.Condition()
+        self.deaf = False  # watches stay open but tell nothing
+        self.watches: set[Wire] = set()
+        self.lists = 0
+        self.server = server
+        server.then(self.handle)
+
+    async def put(self, name: str, **extra: Any) -> dict[str, Any]:
+        """Create or change."""
+        self.version += 1
+        kind = "MODIFIED" if name in self.objects else "ADDED"
+        self.objects[name] = a_thing(name, self.version, **extra)
+        await self._tell(kind, self.objects[name])
+        return self.objects[name]
+
+    async def remove(self, name: str) -> None:
+        self.version += 1
+        gone = self.objects.pop(name)
+        last = gone | {"metadata": gone["metadata"] | {"resourceVersion": str(self.version)}}
+        await self._tell("DELETED", last)
+
+    async def _tell(self, kind: str, obj: dict[str, Any]) -> None:
+        async with self.changed:
+            self.history.append((self.version, kind, obj))
+            self.changed.notify_all()
+
+    def compact(self) -> None:
+        """Forget the past: whoever resumes from before gets 410."""
+        self.compacted = self.version
+        self.history.clear()
+
+    def break_watches(self) -> None:
+        for wire in tuple(self.watches):
+            wire.reset()
+
+    async def handle(self, seen: Seen, wire: Wire) -> None:
+        parts = urlsplit(seen.target)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        name = parts.path.rpartition("/things")[2].strip("/")
+        if query.get("watch") == "true":
+            await self._watch(query, wire)
+        elif seen.method == "GET" and not name:
+            self.lists += 1
+            await wire.answer(200, a_list(self.version, *self.objects.values()))
+        else:
+            await self._object(seen, name, wire)
+
+    async def _object(self, seen: Seen, name: str, wire: Wire) -> None:
+        if seen.method == "POST":
+            obj = seen.json
+            name = obj["metadata"]["name"]
+            if name in self.objects:
+                return await wire.answer(409, status(409, "AlreadyExists"))
+            await self.put(name, **{k: v for k, v in obj.items() if k not in {"metadata", "kind", "apiVersion"}})
+            return await wire.answer(201, self.objects[name])
+        if name not in self.objects:
+            return await wire.answer(404, status(404, "NotFound", f"things {name!r} not found"))
+        if seen.method == "PUT":
+            obj = seen.json
+            if obj["metadata"].get("resourceVersion") not in {None, self.objects[name]["metadata"]["resourceVersion"]}:
+                return await wire.answer(409, status(409, "Conflict"))
+            await self.put(name, **{k: v for k, v in obj.items() if k not in {"metadata", "kind", "apiVersion"}})
+        elif seen.method == "DELETE":
+            await self.remove(name)
+            return await wire.answer(200, {"kind": "Status", "status": "Success"})
+        await wire.answer(200, self.objects[name])
+        return None
+
+    async def _watch(self, query: dict[str, str], wire: Wire) -> None:
+        initial = query.get("sendInitialEvents") == "true"
+        if initial and not self.streaming:
+            return await wire.answer(422, status(422, "Invalid", "sendInitialEvents is forbidden"))
+        at = self.version if initial else int(query["resourceVersion"])
+        await wire.start_chunks()
+        self.watches.add(wire)
+        try:
+            if initial:
+                for obj in self.objects.values():
+                    await wire.event("ADDED", obj)
+                mark = {"resourceVersion": str(at), "annotations": {"k8s.io/initial-events-end": "true"}}
+                await wire.event("BOOKMARK", {"kind": "Thing", "metadata": mark})
+            while not wire.closed and at >= self.compacted:
+                for version, kind, obj in tuple(self.history):
+                    if version > at:
+                        await wire.event(kind, obj)
+                        at = version
+                async with self.changed:
+                    await self.changed.wait_for(functools.partial(self._speaks_of, at))
+            if not wire.closed:
+                await wire.event("ERROR", status(410, "Expired", "too old resource version"))
+                await wire.end_chunks()
+        finally:
+            self.watches.discard(wire)
+
+    def _speaks_of(self, at: int) -> bool:
+        return not self.deaf and self.version > at

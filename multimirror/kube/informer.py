@@ -1,0 +1,350 @@
+"""A cache of one kind of object that keeps itself true: a list, then a watch for as long as it takes.
+
+Guarantees, after `synced`:
+- the cache holds what the server held at `resource_version`, and every change is told to every handler once, in order;
+- a watch that ended, broke, expired (410), or went silent is a non-event: it is resumed from the last
+  resourceVersion, and if the server has forgotten that one, a new list is compared with the cache, so that the
+  deletes in between are told too;
+- an object that was deleted and made anew under the same name is told as a delete and an add;
+- no fault of the server ends it. It tries again with back-off, and says so once, not once per try.
+
+Not guaranteed: intermediate states (a relist jumps over them), and freshness: `heard` says when the server last
+spoke, and own_writes.py tells whether a write of ours has arrived. Handlers run on the event loop, must be quick and
+must not change the object; one that raises is logged and does not stop the others.
+
+The first list is streamed (`sendInitialEvents`) where the server can do that; where it cannot, it is an ordinary list.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import aclosing
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+import structlog
+
+from . import metrics
+from .backoff import Backoff
+from .client import Client, watch_params
+from .errors import ApiError, BadRequest, Gone, Invalid, TimedOut, Unreachable
+from .resource import Object, Resource, key_of
+from .store import IndexFunction, Store
+from .watch import WatchEvent
+
+_log = structlog.get_logger(__name__)
+
+_WATCH_SECONDS: Final = 480.0  # the server is asked to end a watch after about this long, so that load spreads again
+_SILENCE: Final = 100.0  # servers send a bookmark every minute or so: a watch that is quiet for longer is dead
+_LISTING_SILENCE: Final = 15.0  # nor is there a pause in the middle of a streamed list
+_SETTLED: Final = 1.0  # a watch that lived that long was a good one, even if nothing happened
+
+
+class Change(NamedTuple):
+    """What happened to one object. `old` is None for a new one, `new` is None for one that is gone.
+
+    `initial`: it was there when the cache was filled (first list, or a handler that came late); not news.
+    """
+
+    old: Object | None
+    new: Object | None
+    initial: bool = False
+
+    @property
+    def object(self) -> Object:
+        """The newest state that we know."""
+        obj = self.new if self.new is not None else self.old
+        assert obj is not None
+        return obj
+
+    @property
+    def key(self) -> str:
+        """Whose change it is."""
+        return key_of(self.object)
+
+
+Handler = Callable[[Change], None]
+
+
+def drop_managed_fields(obj: Object) -> Object:
+    """The default trimming: managedFields are often half of an object, and of no use to a controller."""
+    obj["metadata"].pop("managedFields", None)
+    return obj
+
+
+class Informer:
+    """The cache of one kind, in one namespace or all, by selectors. Run it with `async with`, or `run()` as a task."""
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        trim: Callable[[Object], Object] = drop_managed_fields,
+        silence: float = _SILENCE,
+        streaming: bool = True,
+    ) -> None:
+        self.client = client
+        self.resource = resource
+        self.error: ApiError | None = None
+        """Why the server cannot be followed right now; None while all is well."""
+        self.resource_version: str | None = None
+        """The cache holds everything up to here; None before the first list, and while a new one is needed."""
+        self.heard: float | None = None
+        """When the server last spoke (event loop's clock)."""
+        self._store = Store()
+        self._handlers: list[Handler] = []
+        self._synced = asyncio.Event()
+        self._path = resource.path(namespace)
+        self._namespace = namespace
+        self._label_selector = label_selector
+        self._field_selector = field_selector
+        self._trim = trim
+        self._silence = silence
+        self._streaming = streaming
+        self._backoff = Backoff(initial=0.2, maximum=30.0)
+        self._opened: float | None = None  # since when the current watch tells changes
+        self._task: asyncio.Task[None] | None = None
+        selector = ",".join(s for s in (namespace, label_selector, field_selector) if s)
+        self._labels = (client.cluster, f"{resource.name}[{selector}]" if selector else resource.name)
+        self._cached = metrics.CACHED.labels(*self._labels)
+        self._log = _log.bind(cluster=client.cluster, resource=self._labels[1])
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    @property
+    def has_synced(self) -> bool:
+        """The cache has been filled once."""
+        return self._synced.is_set()
+
+    async def synced(self) -> None:
+        """Wait until the cache has been filled, and its handlers told."""
+        await self._synced.wait()
+
+    def get(self, key: str) -> Object | None:
+        """The object under `namespace/name` (or `name`). Shared: do not change it."""
+        return self._store.objects.get(key)
+
+    def list(self) -> Iterable[Object]:
+        """All objects, as a snapshot. Shared: do not change them."""
+        return tuple(self._store)
+
+    def by_index(self, name: str, value: str) -> Iterable[Object]:
+        """The objects that the index files under this value."""
+        return self._store.by_index(name, value)
+
+    def add_index(self, name: str, function: IndexFunction) -> None:
+        """File objects under the values that `function` gives for them."""
+        self._store.add_index(name, function)
+
+    def add_handler(self, handler: Handler) -> None:
+        """Tell `handler` of every change; what is here already is told at once, as initial."""
+        self._handlers.append(handler)
+        for obj in tuple(self._store):
+            self._tell_one(handler, Change(None, obj, initial=True))
+
+    def remove_handler(self, handler: Handler) -> None:
+        """Tell it no more."""
+        self._handlers.remove(handler)
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.get_running_loop().create_task(self.run(), name=f"informer {'/'.join(self._labels)}")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+
+    async def run(self) -> None:
+        """Fill the cache and follow the server, until cancelled."""
+        lag = metrics.INFORMER_LAG.labels(*self._labels)
+        loop = asyncio.get_running_loop()
+        lag.set_function(lambda: loop.time() - self.heard if self.heard is not None else -1.0)
+        try:
+            while True:
+                await self._once()
+        finally:
+            lag.set_function(lambda: -1.0)
+            self._cached.dec(len(self._store))
+
+    async def _once(self) -> None:
+        """One list if needed, and one watch to its end, whatever that end is."""
+        self._opened = None
+        error: ApiError | None = None
+        try:
+            await self._follow()
+        except ApiError as failure:
+            error = failure
+            if isinstance(error, Gone) or _forgotten(error):
+                self.resource_version = None  # the server does not know our past: ask for the present
+        metrics.WATCH_RESTARTS.labels(*self._labels, _why(error)).inc()
+        if self._worked():
+            self._backoff.reset()  # it worked for a while: go on at once
+            return
+        if error is not None and not isinstance(error, Gone):
+            self._complain(error)
+        wait = self._backoff.delay()
+        if error is not None and error.retry_after:
+            wait = max(wait, error.retry_after)
+        await asyncio.sleep(wait)
+
+    def _worked(self) -> bool:
+        return self._opened is not None and asyncio.get_running_loop().time() - self._opened >= _SETTLED
+
+    async def _follow(self) -> None:
+        if self.resource_version is None:
+            if self._streaming and await self._streamed():
+                return
+            found = await self.client.list(
+                self.resource,
+                self._namespace,
+                label_selector=self._label_selector,
+                field_selector=self._field_selector,
+                timeout=max(60.0, self.client.timeout),
+            )
+            self._replace({key_of(item): item for item in found.items}, found.resource_version)
+        async with aclosing(self._batches()) as batches:
+            async for batch in batches:
+                self._hear()
+                for event in batch:
+                    self._apply(event)
+
+    async def _streamed(self) -> bool:
+        """A list and a watch in one request, to its end. False when this server does not do that."""
+        incoming: dict[str, Object] = {}
+        answered = False
+        try:
+            async with aclosing(self._batches()) as batches:
+                async for batch in batches:
+                    answered = True
+                    for event in batch:
+                        if self.resource_version is not None:
+                            self._apply(event)
+                        elif event.ends_initial_events:
+                            self._replace(incoming, event.object["metadata"]["resourceVersion"])
+                        else:
+                            _collect(incoming, event)
+                    if self.resource_version is not None:
+                        self._hear()
+        except (BadRequest, Invalid, TimedOut) as error:
+            # Refused, or ignored: a server that passes over what it does not know never sends the bookmark at the end.
+            if self.resource_version is not None or (isinstance(error, TimedOut) and not answered):
+                raise
+            self._streaming = False
+            self._log.debug("the server has no streaming lists")
+        return self.resource_version is not None
+
+    def _batches(self) -> AsyncGenerator[Sequence[WatchEvent], None]:
+        params = watch_params(
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            resource_version=self.resource_version,
+            timeout=_WATCH_SECONDS,
+            initial_events=self.resource_version is None,
+        )
+        return self.client.watch_batches(
+            self._path, params, silence=lambda: self._silence if self.resource_version else _LISTING_SILENCE
+        )
+
+    def _hear(self) -> None:
+        self.heard = asyncio.get_running_loop().time()
+        if self._opened is None:
+            self._opened = self.heard
+        if self.error is not None:
+            self._log.info("follows the server again", after=str(self.error))
+            self.error = None
+
+    def _complain(self, error: ApiError) -> None:
+        if self.error is None or type(self.error) is not type(error) or self.error.message != error.message:
+            self._log.warning("cannot follow the server; will keep trying", error=str(error))
+        self.error = error
+
+    def _apply(self, event: WatchEvent) -> None:
+        """One event of a watch, onto the cache and on to the handlers."""
+        kind, obj = event
+        version = obj["metadata"]["resourceVersion"]
+        if kind != "BOOKMARK":
+            key = key_of(obj)
+            old = self._store.objects.get(key)
+            if kind == "DELETED":
+                if old is not None and not is_older(version, old["metadata"]["resourceVersion"]):
+                    self._remove(key, self._trim(obj))
+            elif old is None or is_older(old["metadata"]["resourceVersion"], version):
+                self._put(key, old, self._trim(obj))
+        self.resource_version = version
+
+    def _replace(self, incoming: dict[str, Object], version: str) -> None:
+        """A whole list, onto the cache: what is new, what changed, and what went away unseen."""
+        metrics.RELISTS.labels(*self._labels).inc()
+        initial = not self.has_synced
+        objects = self._store.objects
+        for key in [key for key in objects if key not in incoming]:
+            self._remove(key, objects[key])
+        for key, obj in incoming.items():
+            old = objects.get(key)
+            if old is None or old["metadata"]["resourceVersion"] != obj["metadata"]["resourceVersion"]:
+                self._put(key, old, self._trim(obj), initial=initial)
+        self.resource_version = version
+        self._synced.set()
+
+    def _put(self, key: str, old: Object | None, obj: Object, *, initial: bool = False) -> None:
+        if old is not None and old["metadata"].get("uid") != obj["metadata"].get("uid"):
+            self._remove(key, old)
+            old = None
+        if old is None:
+            self._cached.inc()
+        self._store.put(key, obj)
+        self._tell(Change(old, obj, initial))
+
+    def _remove(self, key: str, last: Object) -> None:
+        self._cached.dec()
+        self._store.remove(key)
+        self._tell(Change(last, None))
+
+    def _tell(self, change: Change) -> None:
+        for handler in self._handlers:
+            self._tell_one(handler, change)
+
+    def _tell_one(self, handler: Handler, change: Change) -> None:
+        try:
+            handler(change)
+        except Exception:  # noqa: BLE001 - one user's fault must not end the cache of all the others
+            self._log.exception("a handler failed", key=change.key)
+
+
+def _collect(incoming: dict[str, Object], event: WatchEvent) -> None:
+    """One event of a list that is being streamed."""
+    if event.type == "DELETED":
+        incoming.pop(key_of(event.object), None)
+    elif event.type != "BOOKMARK":
+        incoming[key_of(event.object)] = event.object
+
+
+def _forgotten(error: ApiError) -> bool:
+    return 400 <= error.status < 500 or any(cause.reason == "ResourceVersionTooLarge" for cause in error.causes)
+
+
+def _why(error: ApiError | None) -> str:
+    match error:
+        case None:
+            return "ended"
+        case Gone():
+            return "expired"
+        case TimedOut():
+            return "silent"
+        case Unreachable():
+            return "broken"
+        case _:
+            return "error"
+
+
+def is_older(version: str, than: str) -> bool:
+    """Compare resourceVersions: decimal numbers, in every API server (KEP-5504)."""
+    return (len(version), version) < (len(than), than)

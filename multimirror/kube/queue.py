@@ -1,0 +1,211 @@
+"""The work queue: keys, not events. What happened does not matter, only that something did.
+
+Guarantees:
+- a key waits at most once, however often it is added; added while it is being worked on, it comes back afterwards;
+- no key is worked on by two workers at once;
+- a higher priority goes first (live changes before the flood at start-up), and within one priority first come, first
+  served;
+- a key that fails comes back after a growing, jittered wait; `forget` ends the growth.
+
+Not guaranteed: fairness between priorities. After `close`, nothing can be added any more and waits that are pending are
+forgotten: whoever starts next finds the work again by reading.
+"""
+
+import asyncio
+import contextlib
+import heapq
+import random
+from collections import deque
+from typing import Final
+
+from . import metrics
+from .backoff import ceiling
+
+LIVE: Final = 0
+"""The priority of what just happened."""
+BULK: Final = -100
+"""The priority of what was there before: first lists, periodic checks."""
+
+
+class QueueClosed(Exception):  # noqa: N818 - not a fault
+    """There is nothing more to do, and there will not be."""
+
+
+class WorkQueue:
+    """Keys that want attention. Made and used on one event loop."""
+
+    def __init__(self, name: str, *, backoff_initial: float = 0.05, backoff_maximum: float = 300.0) -> None:
+        self.name = name
+        self._backoff = (backoff_initial, backoff_maximum)
+        self._jitter = random.Random()  # noqa: S311 - not a secret
+        self._heap: list[tuple[int, int, str]] = []  # (-priority, order, key); stale entries are skipped
+        self._waiting: dict[str, tuple[int, int, float]] = {}  # key: (priority, order, since)
+        self._running: dict[str, float] = {}  # key: since
+        self._again: dict[str, int] = {}  # added while running: priority
+        self._later: list[tuple[float, int, str, int]] = []  # (when, order, key, priority); stale ones are skipped
+        self._due: dict[str, float] = {}  # key: the earliest moment in _later
+        self._failures: dict[str, int] = {}
+        self._order = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._getters: deque[asyncio.Future[None]] = deque()
+        self._closed = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._depth = metrics.QUEUE_DEPTH.labels(name)
+        self._adds = metrics.QUEUE_ADDS.labels(name)
+        self._retries = metrics.QUEUE_RETRIES.labels(name)
+        self._waits = metrics.QUEUE_WAIT_SECONDS.labels(name)
+        self._works = metrics.QUEUE_WORK_SECONDS.labels(name)
+        metrics.QUEUE_UNFINISHED.labels(name).set_function(lambda: sum(self._ages()))
+        metrics.QUEUE_LONGEST.labels(name).set_function(lambda: max(self._ages(), default=0.0))
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, key: str, *, priority: int = LIVE) -> None:
+        """This key wants attention now. If it waits already, it moves up to the higher of the two priorities."""
+        if self._closed:
+            return
+        if key in self._running:
+            self._again[key] = max(priority, self._again.get(key, priority))
+            return
+        waiting = self._waiting.get(key)
+        if waiting is not None and waiting[0] >= priority:
+            return
+        self._order += 1
+        if waiting is None:
+            self._adds.inc()
+            self._depth.inc()
+        since = waiting[2] if waiting is not None else asyncio.get_running_loop().time()
+        self._waiting[key] = (priority, self._order, since)
+        heapq.heappush(self._heap, (-priority, self._order, key))
+        self._idle.clear()
+        if waiting is None:
+            self._wake()
+
+    def add_after(self, key: str, seconds: float, *, priority: int = LIVE) -> None:
+        """This key wants attention in a while. Of several such wishes the earliest counts."""
+        if self._closed:
+            return
+        if seconds <= 0:
+            self.add(key, priority=priority)
+            return
+        when = asyncio.get_running_loop().time() + seconds
+        if when < self._due.get(key, float("inf")):
+            self._due[key] = when
+            self._order += 1
+            heapq.heappush(self._later, (when, self._order, key, priority))
+            self._set_timer()
+
+    def retry(self, key: str, *, priority: int = LIVE) -> float:
+        """This key failed: it comes back after a wait that grows with each failure. Gives the wait in seconds."""
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        initial, maximum = self._backoff
+        seconds = ceiling(failures, initial=initial, maximum=maximum) * self._jitter.uniform(0.5, 1.0)
+        self._retries.inc()
+        self.add_after(key, seconds, priority=priority)
+        return seconds
+
+    def forget(self, key: str) -> None:
+        """This key did not fail: its next wait starts small again."""
+        self._failures.pop(key, None)
+
+    def failures(self, key: str) -> int:
+        """How often this key has failed in a row."""
+        return self._failures.get(key, 0)
+
+    async def get(self) -> str:
+        """The next key, to be worked on by the caller alone, until `done`. Raises QueueClosed when it is over."""
+        while not self._waiting:
+            if self._closed:
+                raise QueueClosed(self.name)
+            getter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._getters.append(getter)
+            try:
+                await getter
+            except asyncio.CancelledError:
+                if getter.done() and not getter.cancelled():
+                    self._wake()  # pass the call on: it was meant for somebody who works
+                else:
+                    with contextlib.suppress(ValueError):  # skipped by a call that came in between
+                        self._getters.remove(getter)
+                raise
+        while True:
+            _, order, key = heapq.heappop(self._heap)
+            waiting = self._waiting.get(key)
+            if waiting is not None and waiting[1] == order:
+                break
+        del self._waiting[key]
+        now = asyncio.get_running_loop().time()
+        self._running[key] = now
+        self._depth.dec()
+        self._waits.observe(now - waiting[2])
+        return key
+
+    def done(self, key: str) -> None:
+        """The caller of `get` has finished with this key, well or not."""
+        now = asyncio.get_running_loop().time()
+        self._works.observe(now - self._running.pop(key))
+        again = self._again.pop(key, None)
+        if again is not None:
+            self.add(key, priority=again)
+        if not self._waiting and not self._running:
+            self._idle.set()
+
+    async def idle(self) -> None:
+        """Wait until no key waits (delayed ones aside) or is being worked on."""
+        await self._idle.wait()
+
+    def close(self, *, drain: bool = False) -> None:
+        """Take nothing more. With `drain`, what waits now is still handed out; delayed keys are always forgotten."""
+        self._closed = True
+        self._again.clear()
+        self._later.clear()
+        self._due.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if not drain:
+            self._depth.dec(len(self._waiting))
+            self._waiting.clear()
+            self._heap.clear()
+            if not self._running:
+                self._idle.set()
+        for getter in self._getters:
+            if not getter.done():
+                getter.set_result(None)
+        self._getters.clear()
+
+    def _wake(self) -> None:
+        while self._getters:
+            getter = self._getters.popleft()
+            if not getter.done():
+                getter.set_result(None)
+                return
+
+    def _set_timer(self) -> None:
+        """One timer, for the earliest of the delayed keys."""
+        when = self._later[0][0]
+        if self._timer is not None:
+            if self._timer.when() <= when and not self._timer.cancelled():
+                return
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(when, self._release)
+
+    def _release(self) -> None:
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        while self._later and self._later[0][0] <= now:
+            when, _, key, priority = heapq.heappop(self._later)
+            if self._due.get(key) == when:
+                del self._due[key]
+                self.add(key, priority=priority)
+        if self._later:
+            self._set_timer()
+
+    def _ages(self) -> list[float]:
+        if not self._running:
+            return []
+        now = asyncio.get_running_loop().time()
+        return [now - since for since in self._running.values()]

@@ -1,0 +1,196 @@
+"""The work queue and its workers, on virtual time."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from multimirror.kube import BULK, LIVE, Controller, QueueClosed, RequeueAfter, TerminalError, WorkQueue
+from tests.unit.kube.virtual_time import virtual_time
+
+
+async def drain(queue: WorkQueue) -> list[str]:
+    keys = []
+    while len(queue):
+        keys.append(await queue.get())
+        queue.done(keys[-1])
+    return keys
+
+
+@virtual_time
+async def test_a_key_waits_once_however_often_it_is_added() -> None:
+    queue = WorkQueue("q")
+    for key in ("a", "b", "a", "a"):
+        queue.add(key)
+    assert len(queue) == 2
+    assert await drain(queue) == ["a", "b"]
+
+
+@virtual_time
+async def test_a_key_is_never_worked_on_twice_at_once_and_comes_back_when_it_changed_meanwhile() -> None:
+    queue = WorkQueue("q")
+    queue.add("a")
+    assert await queue.get() == "a"
+    queue.add("a")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(5):
+            await queue.get()
+    queue.done("a")
+    assert await queue.get() == "a"
+    queue.done("a")
+    assert len(queue) == 0
+
+
+@virtual_time
+async def test_live_changes_go_before_the_flood_at_start_up() -> None:
+    queue = WorkQueue("q")
+    for number in range(5):
+        queue.add(f"old-{number}", priority=BULK)
+    queue.add("news", priority=LIVE)
+    queue.add("old-3")  # something happened to it: it is news now
+    assert await drain(queue) == ["news", "old-3", "old-0", "old-1", "old-2", "old-4"]
+
+
+@virtual_time
+async def test_a_delayed_key_comes_at_its_time_and_the_earliest_wish_counts() -> None:
+    queue = WorkQueue("q")
+    loop = asyncio.get_running_loop()
+    queue.add_after("slow", 30)
+    queue.add_after("a", 20)
+    queue.add_after("a", 10)
+    queue.add_after("a", 15)
+    assert await queue.get() == "a"
+    assert loop.time() == pytest.approx(10)
+    queue.done("a")
+    assert await queue.get() == "slow"
+    assert loop.time() == pytest.approx(30)
+
+
+@virtual_time
+async def test_a_failing_key_waits_longer_each_time_until_it_succeeds() -> None:
+    queue = WorkQueue("q", backoff_initial=1, backoff_maximum=60)
+    waits = [queue.retry("a") for _ in range(10)]
+    for attempt, wait in enumerate(waits):
+        most = min(60, 2**attempt)
+        assert most / 2 <= wait <= most
+    assert queue.retry("b") <= 1
+    queue.forget("a")
+    assert queue.retry("a") <= 1
+
+
+@virtual_time
+async def test_a_cancelled_worker_passes_its_key_on() -> None:
+    queue = WorkQueue("q")
+    async with asyncio.TaskGroup() as tasks:
+        first = tasks.create_task(queue.get())
+        second = tasks.create_task(queue.get())
+        await asyncio.sleep(1)
+        queue.add("a")
+        first.cancel()
+    assert second.result() == "a"
+
+
+@virtual_time
+async def test_a_closed_queue_takes_nothing_and_ends_its_workers() -> None:
+    queue = WorkQueue("q")
+    queue.add("a")
+    queue.add_after("b", 10)
+    async with asyncio.TaskGroup() as tasks:
+        waiting = tasks.create_task(queue.idle())
+        queue.close()
+        queue.add("c")
+        queue.add_after("d", 1)
+        with pytest.raises(QueueClosed):
+            await queue.get()
+    assert waiting.done()
+    await asyncio.sleep(60)
+    assert len(queue) == 0
+
+
+@virtual_time
+async def test_stopping_lets_the_reconciles_that_run_come_to_their_end() -> None:
+    finished: list[str] = []
+
+    async def reconcile(key: str) -> None:
+        await asyncio.sleep(5)
+        finished.append(key)
+
+    controller = Controller("c", reconcile, concurrency=2)
+    for key in ("a", "b", "c"):
+        controller.queue.add(key)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(controller.run())
+        await asyncio.sleep(1)
+        controller.stop()
+    assert sorted(finished) == ["a", "b"]
+    assert asyncio.get_running_loop().time() == pytest.approx(5)
+
+
+@virtual_time
+async def test_draining_finishes_what_waits_too() -> None:
+    finished: list[str] = []
+
+    async def reconcile(key: str) -> None:
+        finished.append(key)
+
+    controller = Controller("c", reconcile, concurrency=2)
+    for number in range(20):
+        controller.queue.add(str(number))
+    controller.stop(drain=True)
+    await controller.run()
+    assert sorted(finished, key=int) == [str(number) for number in range(20)]
+
+
+@virtual_time
+async def test_no_more_reconciles_run_at_once_than_allowed() -> None:
+    now = most = 0
+
+    async def reconcile(_: str) -> None:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(1)
+        now -= 1
+
+    controller = Controller("c", reconcile, concurrency=3)
+    for number in range(10):
+        controller.queue.add(str(number))
+    controller.stop(drain=True)
+    await controller.run()
+    assert most == 3
+    assert asyncio.get_running_loop().time() == pytest.approx(4)
+
+
+@virtual_time
+async def test_the_result_of_a_reconcile_says_when_the_key_comes_back() -> None:
+    times: dict[str, list[float]] = {}
+
+    async def reconcile(key: str) -> RequeueAfter | None:
+        mine = times.setdefault(key, [])
+        mine.append(asyncio.get_running_loop().time())
+        match key:
+            case "later":
+                return RequeueAfter(60)
+            case "broken":
+                raise RuntimeError("a bug")
+            case "hopeless":
+                raise TerminalError("spec.x: must not be empty")
+            case "stuck" if len(mine) == 1:
+                await asyncio.sleep(3600)
+        return None
+
+    controller = Controller("c", reconcile, timeout=30)
+    for key in ("fine", "later", "broken", "hopeless", "stuck"):
+        controller.queue.add(key)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(controller.run())
+        await asyncio.sleep(130)
+        controller.stop()
+    assert times["fine"] == [0.0]
+    assert times["hopeless"] == [0.0]
+    assert times["later"] == pytest.approx([0.0, 60.0, 120.0])
+    assert len(times["stuck"]) == 2
+    assert times["stuck"][1] > 30
+    gaps = [b - a for a, b in itertools.pairwise(times["broken"])]
+    assert 8 < len(times["broken"]) < 16
+    assert gaps[-1] > 100 * gaps[0]
