@@ -130,7 +130,7 @@ class LocalCluster:
     async def get(self, path: str) -> dict[str, Any]:
         """A GET as administrator, for those who come before any client does."""
         assert self._tls is not None
-        answer = await probe.get(self.ports.apiserver, path, self._tls)
+        answer = await probe.ask(self.ports.apiserver, path, self._tls)
         body: dict[str, Any] = json.loads(answer.body)
         return body
 
@@ -173,7 +173,7 @@ class LocalCluster:
 
     async def _apiserver_ready(self) -> str | None:
         assert self._tls is not None
-        answer = await probe.get(self.ports.apiserver, "/readyz?verbose", self._tls)
+        answer = await probe.ask(self.ports.apiserver, "/readyz?verbose", self._tls)
         if answer.status == 200:
             return None
         failing = [line for line in answer.body.decode(errors="replace").splitlines() if line.startswith("[-]")]
@@ -184,7 +184,7 @@ class LocalCluster:
 
         async def check() -> str | None:
             assert self._tls is not None
-            answer = await probe.get(port, "/healthz", self._tls)
+            answer = await probe.ask(port, "/healthz", self._tls)
             return None if answer.status == 200 else f"/healthz answers {answer.status}"
 
         return check
@@ -192,7 +192,7 @@ class LocalCluster:
     async def _default_account(self) -> str | None:
         assert self._tls is not None
         path = "/api/v1/namespaces/default/serviceaccounts/default"
-        answer = await probe.get(self.ports.apiserver, path, self._tls)
+        answer = await probe.ask(self.ports.apiserver, path, self._tls)
         return None if answer.status == 200 else "namespace default has no service account yet"
 
     async def _until(self, check: _Check, *components_needed: str) -> None:

@@ -134,11 +134,12 @@ def _by_field(causes: Iterable[tuple[str, str, str]]) -> list[tuple[str, str, st
 
 def _same_messages(server: list[tuple[str, str, str]], ours: list[tuple[str, str, str]]) -> bool:
     return len(server) == len(ours) and all(
-        _same_message(theirs[2], mine[2]) for theirs, mine in zip(server, ours, strict=True)
+        same_message(theirs[2], mine[2]) for theirs, mine in zip(server, ours, strict=True)
     )
 
 
-def _same_message(server: str, ours: str) -> bool:
+def same_message(server: str, ours: str) -> bool:
+    """Whether a recorded message, perhaps shortened, and another are the same but for the values that they print."""
     if server == ours:
         return True
     if _CUT in server:
