@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from clusters.fleet import FleetOptions, open_fleet
-from tests.contract.wire import Api
+from tests.contract import objects
+from tests.contract.wire import Api, Object
 
 KINDS = ("embedded", "local")
 
@@ -86,3 +87,25 @@ async def api(cluster: Server) -> AsyncIterator[Api]:
         made = await api.post(api.at("serviceaccounts"), {"metadata": {"name": "default"}})
         assert made.status in (201, 409), made.text
         yield api
+
+
+@pytest.fixture
+async def widget_crd(api: Api) -> None:
+    """The custom resource `widgets` is served; made by the first test that needs it."""
+    await establish(api, objects.widget_crd())
+
+
+async def establish(api: Api, definition: Object) -> None:
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    assert (await api.post(path, definition)).status in (201, 409)
+
+    def established(_: str, crd: Object) -> bool:
+        conditions = crd.get("status", {}).get("conditions") or []
+        return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
+
+    await api.watched(path, established, fieldSelector=f"metadata.name={definition['metadata']['name']}")
+    # Established is true a moment before every path of a real server knows of it.
+    spec = definition["spec"]
+    served = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+    while (await api.get(served)).status == 404:
+        pass

@@ -1,6 +1,6 @@
 """The smallest objects that the API accepts, for tests to add to."""
 
-from typing import Any
+from typing import Any, Final
 
 Object = dict[str, Any]
 
@@ -83,3 +83,44 @@ def crd(group: str, plural: str, kind: str, *, schema: Object, **version: Any) -
             ],
         },
     }
+
+
+WIDGETS: Final = "contract.example.com"
+
+
+def widgets(namespace: str, name: str | None = None, subresource: str | None = None) -> str:
+    """The path of the custom resource that the fixture `widget_crd` defines."""
+    tail = "".join(f"/{part}" for part in (name, subresource) if part)
+    return f"/apis/{WIDGETS}/v1/namespaces/{namespace}/widgets{tail}"
+
+
+def widget(name: str, **spec: Any) -> Object:
+    return {"apiVersion": f"{WIDGETS}/v1", "kind": "Widget", "metadata": meta(name), "spec": {"size": 1, **spec}}
+
+
+def widget_crd() -> Object:
+    spec = {
+        "type": "object",
+        "required": ["size"],
+        "properties": {
+            "size": {"type": "integer", "minimum": 1, "maximum": 100},
+            "colour": {"type": "string", "default": "red", "enum": ["red", "blue"]},
+            "note": {"type": "string", "maxLength": 10, "nullable": True},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        },
+    }
+    status = {"type": "object", "properties": {"phase": {"type": "string"}, "done": {"type": "integer"}}}
+    return crd(
+        WIDGETS,
+        "widgets",
+        "Widget",
+        schema={"type": "object", "required": ["spec"], "properties": {"spec": spec, "status": status}},
+        subresources={"status": {}},
+        additionalPrinterColumns=[
+            {"name": "Size", "type": "integer", "jsonPath": ".spec.size", "description": "How big it is"},
+            {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},
+            {"name": "Colour", "type": "string", "jsonPath": ".spec.colour", "priority": 1},
+            {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
+        ],
+    )

@@ -8,6 +8,7 @@ failure with a name.
 import asyncio
 import base64
 import contextlib
+import io
 import json
 import os
 import re
@@ -165,6 +166,8 @@ class Api:
         sent = dict(headers or {})
         if body is not None and not isinstance(body, str | bytes):
             body = json.dumps(body)
+        if isinstance(body, str):
+            body = io.BytesIO(body.encode())
         if body is not None:
             sent.setdefault("Content-Type", "application/json")
         query = {key: str(value) for key, value in params.items()}
@@ -208,22 +211,23 @@ class Api:
         return (await self.get(self.at(plural, name))).ok()
 
     @contextlib.asynccontextmanager
-    async def watch(self, path: str, **params: str | int) -> AsyncIterator[Stream]:
+    async def watch(self, path: str, *, accept: str | None = None, **params: str | int) -> AsyncIterator[Stream]:
         """An open watch: on entering, the server has answered 200 and the stream has begun."""
         assert self._session is not None
         query = {"watch": "true"} | {key: str(value) for key, value in params.items()}
         no_limit = aiohttp.ClientTimeout(total=None)
+        headers = {"Accept": accept} if accept else {}
         async with contextlib.AsyncExitStack() as stack:
             async with asyncio.timeout(DEADLINE):
                 response = await stack.enter_async_context(
-                    self._session.get(self.server + path, params=query, timeout=no_limit)
+                    self._session.get(self.server + path, params=query, headers=headers, timeout=no_limit)
                 )
             assert response.status == 200, await response.text()
             yield Stream(response)
 
     async def watched(self, path: str, wanted: Callable[[str, Object], bool], **params: str | int) -> Object:
         """The first object, of those there now and those to come, whose event is wanted."""
-        async with self.watch(path, **params) as stream:
+        async with self.watch(path, accept=None, **params) as stream:
             return await stream.until(wanted)
 
     async def gone(self, plural: str, name: str) -> None:
