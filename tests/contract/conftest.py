@@ -9,13 +9,16 @@ deletion of a namespace costs a real control plane more than most tests do.
 import asyncio
 import concurrent.futures
 import contextlib
+import importlib
 import secrets
 import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from clusters.fleet import FleetOptions, open_fleet
 from tests.contract import objects
@@ -33,11 +36,15 @@ class Server:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests of one kind go to one worker (`--dist loadgroup`), so that no control plane is started twice."""
+    """The tests of one kind stay together, so that no control plane is started twice (`--dist loadgroup`).
+
+    They share an event loop too: the last words of a TLS connection may come after the test that used it.
+    """
     for item in items:
         call = getattr(item, "callspec", None)
-        if call is not None and "cluster" in call.params:
+        if call is not None and "cluster" in call.params and item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.xdist_group(f"contract-{call.params['cluster']}"))
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 
 @contextlib.contextmanager
@@ -74,11 +81,13 @@ def running(kind: str) -> Iterator[Server]:
 @pytest.fixture(scope="session", params=KINDS)
 def cluster(request: pytest.FixtureRequest) -> Iterator[Server]:
     kind: str = request.param
+    if kind == "embedded" and not hasattr(importlib.import_module("clusters.embedded"), "EmbeddedFleet"):
+        pytest.skip("the embedded fleet is being built")
     with running(kind) as server:
         yield server
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def api(cluster: Server) -> AsyncIterator[Api]:
     """The server, and a fresh namespace in which a pod may be created at once."""
     async with Api(cluster.kubeconfig, cluster.kind, f"contract-{secrets.token_hex(4)}") as api:
@@ -89,7 +98,7 @@ async def api(cluster: Server) -> AsyncIterator[Api]:
         yield api
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def widget_crd(api: Api) -> None:
     """The custom resource `widgets` is served; made by the first test that needs it."""
     await establish(api, objects.widget_crd())

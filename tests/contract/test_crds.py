@@ -5,7 +5,7 @@ import secrets
 import pytest
 
 from tests.contract.conftest import establish
-from tests.contract.objects import WIDGETS, configmap, crd, widget, widgets
+from tests.contract.objects import WIDGETS, crd, widget, widgets
 from tests.contract.wire import Api, Object
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -178,15 +178,6 @@ async def test_custom_objects_are_not_found_by_their_own_name(api: Api) -> None:
     status = (await api.get(widgets(api.namespace, "nope"))).refused(404, "NotFound")
     assert status["message"] == f'widgets.{WIDGETS} "nope" not found'
     assert status["details"] == {"name": "nope", "group": WIDGETS, "kind": "widgets"}
-
-
-@pytest.mark.usefixtures("widget_crd")
-async def test_custom_objects_own_and_are_owned(api: Api) -> None:
-    made = (await api.post(widgets(api.namespace), widget("a"))).ok(201)
-    refs = [{"apiVersion": f"{WIDGETS}/v1", "kind": "Widget", "name": "a", "uid": made["metadata"]["uid"]}]
-    await api.made("configmaps", configmap("child", ownerReferences=refs))
-    (await api.delete(widgets(api.namespace, "a"), propagationPolicy="Background")).ok()
-    await api.gone("configmaps", "child")
 
 
 async def test_a_changed_definition_is_served_as_changed(api: Api) -> None:

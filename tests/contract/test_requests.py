@@ -188,8 +188,9 @@ async def test_an_unknown_way_of_validating_is_refused(api: Api) -> None:
 
 
 async def test_a_wrong_token_is_not_let_in(api: Api) -> None:
-    answer = await api.call("GET", api.at("configmaps"), headers={"Authorization": "Bearer wrong"})
-    status = answer.refused(401, "Unauthorized")
+    stranger = {**api.kubeconfig, "users": [{"name": "stranger", "user": {"token": "wrong"}}]}
+    async with Api(stranger, api.kind, api.namespace) as theirs:
+        status = (await theirs.get(api.at("configmaps"))).refused(401, "Unauthorized")
     assert status["message"] == "Unauthorized"
 
 

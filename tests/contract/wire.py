@@ -223,7 +223,11 @@ class Api:
                     self._session.get(self.server + path, params=query, headers=headers, timeout=no_limit)
                 )
             assert response.status == 200, await response.text()
-            yield Stream(response)
+            try:
+                yield Stream(response)
+            finally:
+                if response.connection is not None and response.connection.transport is not None:
+                    response.connection.transport.abort()  # a server in mid-stream would be slow to say goodbye
 
     async def watched(self, path: str, wanted: Callable[[str, Object], bool], **params: str | int) -> Object:
         """The first object, of those there now and those to come, whose event is wanted."""
