@@ -1,0 +1,6 @@
+"""A Kubernetes API in this Python process: nothing to install."""
+
+from clusters.embedded.cluster import EmbeddedCluster
+from clusters.embedded.server import ApiServer, ServerOptions
+
+__all__ = ["ApiServer", "EmbeddedCluster", "ServerOptions"]

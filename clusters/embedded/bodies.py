@@ -1,0 +1,127 @@
+"""Bodies of requests: JSON or YAML into objects, checked against the address that they were sent to and the kind's
+shape.
+"""
+
+from typing import Any, Final
+
+import orjson
+import yaml
+
+from clusters.embedded import errors
+from clusters.embedded.http import Request
+from clusters.embedded.kinds import Kind
+from clusters.embedded.schemas import Findings, MismatchError, clean
+from clusters.embedded.store import Object
+from multimirror.batch.errors import not_supported
+
+_ACCEPTED: Final = ("application/json", "application/yaml")
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _PlainLoader(_Loader):  # type: ignore[misc]  # the base depends on how yaml was built
+    """YAML as JSON: times stay strings."""
+
+
+_PlainLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+    for first, resolvers in _Loader.yaml_implicit_resolvers.items()
+}
+
+
+def media_type(request: Request) -> str:
+    """The body's media type, without parameters."""
+    return request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+
+
+def parse_yaml(text: bytes) -> Any:
+    """One YAML document."""
+    try:
+        return yaml.load(text, Loader=_PlainLoader)  # noqa: S506 # _PlainLoader is a safe loader
+    except yaml.YAMLError as error:
+        raise errors.bad_request(f"error converting YAML to JSON: {error}") from error
+
+
+def parse_json(text: bytes) -> Any:
+    """One JSON document."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise errors.bad_request(f"couldn't get version/kind; json parse error: {error}") from error
+
+
+def parse_body(request: Request) -> Object:
+    """The object in a body."""
+    match media_type(request):
+        case "application/json" | "":
+            body = parse_json(request.body)
+        case "application/yaml":
+            body = parse_yaml(request.body)
+        case _:
+            raise errors.unsupported_media_type(_ACCEPTED)
+    if not isinstance(body, dict):
+        raise errors.bad_request("the body must be one object")
+    return body
+
+
+def check_type(obj: Object, kind: Kind) -> None:
+    """The object must be of the kind that is served at this address."""
+    found_version, found_kind = obj.get("apiVersion", ""), obj.get("kind", "")
+    if not found_kind:
+        raise errors.bad_request("Object 'Kind' is missing in the request body")
+    if not found_version:
+        raise errors.bad_request("Object 'apiVersion' is missing in the request body")
+    if found_kind != kind.kind or found_version != kind.api_version:
+        raise errors.bad_request(
+            f'{found_kind} in version "{found_version}" cannot be handled as a {kind.kind}: '
+            f"the object provided is unrecognized (must be of type {kind.kind}): "
+            f"expected {kind.api_version}, Kind={kind.kind}"
+        )
+
+
+def check_address(obj: Object, kind: Kind, namespace: str | None, name: str | None) -> None:
+    """Name and namespace must agree with the address; a missing namespace is taken from it."""
+    metadata = obj["metadata"]
+    if kind.namespaced:
+        if metadata.setdefault("namespace", namespace) != namespace:
+            raise errors.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+    else:
+        metadata.pop("namespace", None)
+    if name is not None and metadata.setdefault("name", name) != name:
+        raise errors.bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
+        )
+
+
+def shaped(obj: Object, kind: Kind, request: Request, warnings: list[str], *, fill: bool = True) -> Object:
+    """The object as the kind's shape has it; what is unknown becomes a warning or an error, as the request asks."""
+    if not isinstance(obj.get("metadata", {}), dict):
+        raise errors.bad_request(_cannot(kind, "metadata must be an object"))
+    findings = Findings(fill=fill)
+    try:
+        kept: Object = clean(obj, kind.shape, findings)
+    except MismatchError as error:
+        raise errors.bad_request(_cannot(kind, str(error))) from error
+    if findings.unknown:
+        report_unknown([f'unknown field "{field}"' for field in findings.unknown], kind, request, warnings)
+    kept.setdefault("metadata", {})
+    return kept
+
+
+def report_unknown(texts: list[str], kind: Kind, request: Request, warnings: list[str]) -> None:
+    """Unknown fields: an error, warnings or silence."""
+    match request.query.get("fieldValidation") or "Warn":
+        case "Strict":
+            raise errors.bad_request(_cannot(kind, "strict decoding error: " + ", ".join(texts)))
+        case "Warn":
+            warnings += texts
+        case "Ignore":
+            pass
+        case other:
+            problem = not_supported("fieldValidation", other, ("Ignore", "Strict", "Warn"))
+            raise errors.invalid("meta.k8s.io", "CreateOptions", "", [problem])
+
+
+def _cannot(kind: Kind, why: str) -> str:
+    return f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'

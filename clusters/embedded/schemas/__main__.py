@@ -1,0 +1,179 @@
+"""Writes types.json: the shape of the built-in kinds, read off a Kubernetes release.
+
+    python -m clusters.embedded.schemas SWAGGER_JSON V3_DIRECTORY GO_SOURCE...
+
+The OpenAPI documents tell names, types, list keys and patch strategies; the Go types tell what OpenAPI does not: which
+fields vanish when they are zero (`z`) and which are there even when empty (`e`). Only facts are taken, no texts.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+ROOTS: Final = (
+    "core.v1: Namespace Pod Node Event Secret ConfigMap ServiceAccount Binding",
+    "batch.v1: Job CronJob",
+    "coordination.v1: Lease",
+    "policy.v1: Eviction",
+    "scheduling.v1alpha2: Workload PodGroup",
+    "rbac.v1: Role RoleBinding ClusterRole ClusterRoleBinding",
+    "admissionregistration.v1: MutatingWebhookConfiguration ValidatingWebhookConfiguration",
+    "authentication.v1: TokenRequest TokenReview SelfSubjectReview",
+    "authorization.v1: SubjectAccessReview SelfSubjectAccessReview LocalSubjectAccessReview SelfSubjectRulesReview",
+)
+EXTENSIONS: Final = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
+META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
+SCALARS: Final = {
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": "quantity",
+    f"{META}.Time": "time",
+    f"{META}.MicroTime": "microtime",
+    f"{META}.FieldsV1": "any",
+    "io.k8s.apimachinery.pkg.runtime.RawExtension": "any",
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": "intstr",
+    f"{EXTENSIONS}.JSON": "any",
+    f"{EXTENSIONS}.JSONSchemaProps": "any",
+    f"{EXTENSIONS}.JSONSchemaPropsOrArray": "any",
+    f"{EXTENSIONS}.JSONSchemaPropsOrBool": "any",
+    f"{EXTENSIONS}.JSONSchemaPropsOrStringArray": "any",
+}
+_STRUCT: Final = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
+_FIELD: Final = re.compile(r'^\t(\w+)\s+(\S+)\s+`[^`]*json:"([^"]*)"', re.MULTILINE)
+_EMBEDDED_META: Final = re.compile(r"^\t(metav1\.)?ObjectMeta\s", re.MULTILINE)
+_VALUE: Final = re.compile(r"^type (\w+) (\S+)$", re.MULTILINE)
+
+
+def roots() -> list[str]:
+    """The definitions to start from."""
+    found = [f"{META}.{name}" for name in ("DeleteOptions", "Status")]
+    found.append(f"{EXTENSIONS}.CustomResourceDefinition")
+    for line in ROOTS:
+        package, _, names = line.partition(": ")
+        found += [f"io.k8s.api.{package}.{name}" for name in names.split()]
+    return found
+
+
+def go_flags(sources: list[Path]) -> dict[str, dict[str, str]]:
+    """For each OpenAPI type name, the fields that are `z` or `e`."""
+    flags: dict[str, dict[str, str]] = {}
+    for source in sources:
+        for file in source.rglob("types*.go"):
+            package = _package(source, file.parent)
+            text = file.read_text()
+            plain = {name for name, base in _VALUE.findall(text) if base in {"string", "int32", "int64", "bool"}}
+            groups = {name for name, base in _VALUE.findall(text) if base.startswith(("map[", "[]"))}
+            for name, body in _STRUCT.findall(text):
+                flags[f"{package}.{name}"] = _struct_flags(body, plain, groups)
+    return flags
+
+
+def _struct_flags(body: str, plain: set[str], groups: set[str]) -> dict[str, str]:
+    found = {"metadata": "e"} if _EMBEDDED_META.search(body) else {}
+    for _, kind, tag in _FIELD.findall(body):
+        name, *options = tag.split(",")
+        if not name or name == "-" or kind.startswith("*"):
+            continue
+        scalar = kind in {"string", "int32", "int64", "int", "bool", "float64"} or kind in plain
+        scalar = scalar or kind in {"types.UID", "UID", "v1.ConditionStatus", "v1.PodConditionType", "v1.UID"}
+        group = kind.startswith(("[]", "map[")) or kind in groups or kind.endswith("ResourceList")
+        short = kind.rsplit(".", 1)[-1]
+        if (scalar or group) and "omitempty" in options:
+            found[name] = "z"
+        elif not scalar and not group and "omitzero" not in options and short not in {"Time", "MicroTime"}:
+            found[name] = "e"
+    return found
+
+
+def _package(source: Path, folder: Path) -> str:
+    module = source.name.split("@")[0]
+    path = ".".join(folder.relative_to(source).parts)
+    return f"io.k8s.{module}.{path}"
+
+
+class Reader:
+    """Walks the definitions from the roots."""
+
+    def __init__(self, definitions: dict[str, Any], v3: dict[str, Any], flags: dict[str, dict[str, str]]) -> None:
+        self.definitions, self.v3, self.flags = definitions, v3, flags
+        self.types: dict[str, Any] = {}
+
+    def visit(self, name: str) -> None:
+        """Write down a type and all that it uses."""
+        if name in self.types or name in SCALARS:
+            return
+        definition = self.definitions[name]
+        entry: dict[str, Any] = {}
+        self.types[name] = entry
+        if definition.get("x-kubernetes-map-type") == "atomic":
+            entry["atomic"] = True
+        entry["fields"] = {
+            field: self.field(name, field, schema, field in definition.get("required", ()))
+            for field, schema in sorted(definition.get("properties", {}).items())
+        }
+
+    def field(self, owner: str, name: str, schema: dict[str, Any], required: bool) -> Any:
+        """One field: its type alone, or an object when there is more to say."""
+        described: dict[str, Any] = {"t": self.expression(schema)}
+        kind = schema.get("x-kubernetes-list-type")
+        if kind in {"set", "map"}:
+            described["l"] = kind
+        if "x-kubernetes-list-map-keys" in schema:
+            described["k"] = schema["x-kubernetes-list-map-keys"]
+        if schema.get("x-kubernetes-map-type") == "atomic":
+            described["a"] = True
+        strategy = schema.get("x-kubernetes-patch-strategy", "")
+        if "merge" in strategy.split(","):
+            described["m"] = schema.get("x-kubernetes-patch-merge-key", "")
+        if "retainKeys" in strategy.split(","):
+            described["r"] = True
+        default = self.v3.get(owner, {}).get("properties", {}).get(name, {}).get("default")
+        if default not in (None, {}, "", 0, False, []):
+            described["d"] = default
+        if flag := self.flags.get(owner, {}).get(name):
+            described[flag] = True
+        if required:
+            described["q"] = True
+        return described if len(described) > 1 else described["t"]
+
+    def expression(self, schema: dict[str, Any]) -> str:
+        """A type as one word: `int32`, `#Reference`, `[]item`, `{}value`."""
+        reference = schema.get("$ref") or (schema.get("allOf") or [{}])[0].get("$ref")
+        if reference:
+            name = reference.rsplit("/", 1)[-1]
+            if name in SCALARS:
+                return SCALARS[name]
+            self.visit(name)
+            return f"#{name}"
+        match schema.get("type"):
+            case "array":
+                return "[]" + self.expression(schema["items"])
+            case "object":
+                values = schema.get("additionalProperties")
+                return "{}" + self.expression(values) if values else "any"
+            case "string":
+                return "bytes" if schema.get("format") == "byte" else "string"
+            case "integer":
+                return str(schema.get("format", "int64"))
+            case "boolean":
+                return "bool"
+            case "number":
+                return "number"
+        return "any"
+
+
+def main(swagger: str, v3_directory: str, *sources: str) -> None:
+    """Read the release, write the file."""
+    definitions = json.loads(Path(swagger).read_text())["definitions"]
+    v3: dict[str, Any] = {}
+    for file in Path(v3_directory).glob("*.json"):
+        v3 |= json.loads(file.read_text()).get("components", {}).get("schemas", {})
+    reader = Reader(definitions, v3, go_flags([Path(source) for source in sources]))
+    for root in roots():
+        reader.visit(root)
+    lines = [f"{json.dumps(name)}: {json.dumps(reader.types[name])}" for name in sorted(reader.types)]
+    Path(__file__).with_name("types.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
