@@ -1,0 +1,25 @@
+"""Real clusters in Docker: kind configurations and their driver.
+
+async with open_fleet("kind", KindOptions(workers=2, images=["multimirror:dev"])) as fleet:
+    fleet.workers["worker-1"].internal_kubeconfig   # for the Secret that a WorkerCluster names
+"""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+from clusters.kind.commands import CommandError
+from clusters.kind.fleet import KindCluster, KindFleet
+from clusters.kind.options import KindOptions
+from clusters.kind.preflight import NotPossibleError, gather, problems
+
+__all__ = ["CommandError", "KindCluster", "KindFleet", "KindOptions", "NotPossibleError", "unavailable"]
+
+
+def unavailable() -> str | None:
+    """Why no kind cluster can be made here (the size of a fleet aside); None when it can."""
+    try:
+        with ThreadPoolExecutor(1) as aside:  # the caller's thread may have an event loop running
+            facts = aside.submit(lambda: asyncio.run(gather())).result()
+    except NotPossibleError as error:
+        return str(error)
+    return "; ".join(problems(facts, [])) or None

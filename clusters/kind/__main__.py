@@ -1,0 +1,68 @@
+"""`python -m clusters.kind`: look whether kind fleets can be made here, make one that stays, delete it."""
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+
+import yaml
+
+from clusters.kind import CommandError, KindFleet, KindOptions, NotPossibleError, unavailable
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    if options.command == "check":
+        reason = unavailable()
+        print(reason or "kind fleets can be made here")
+        return 1 if reason else 0
+    try:
+        if options.command == "create":
+            asyncio.run(_create(options))
+        else:
+            asyncio.run(KindFleet(KindOptions(workers=options.workers, prefix=options.prefix)).remove())
+    except (NotPossibleError, CommandError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _create(options: argparse.Namespace) -> None:
+    fleet = KindFleet(
+        KindOptions(
+            workers=options.workers,
+            prefix=options.prefix,
+            images=options.load,
+            node_image=options.node_image,
+            controllers=("*", "-job-controller") if options.own_job_controller else ("*",),
+            keep=True,
+        )
+    )
+    async with fleet:
+        options.kubeconfigs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for cluster in (fleet.management, *fleet.workers.values()):
+            for suffix, kubeconfig in (("", cluster.kubeconfig), (".internal", cluster.internal_kubeconfig)):
+                path = options.kubeconfigs / f"{cluster.name}{suffix}.kubeconfig"
+                path.touch(mode=0o600)
+                path.write_text(yaml.safe_dump(kubeconfig))
+                print(path)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m clusters.kind", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("check", help="say whether kind fleets can be made here")
+    create = commands.add_parser("create", help="make a fleet and leave it running")
+    delete = commands.add_parser("delete", help="delete a fleet")
+    for command in (create, delete):
+        command.add_argument("--workers", type=int, default=2)
+        command.add_argument("--prefix", default="multimirror", help="of the clusters' names")
+    create.add_argument("--load", action="append", default=[], metavar="IMAGE", help="into the management cluster")
+    create.add_argument("--node-image", help="e.g. kindest/node:v1.36.1")
+    create.add_argument("--own-job-controller", action="store_true", help="switch the workers' own Job controller off")
+    create.add_argument("--kubeconfigs", type=Path, default=Path("kind-kubeconfigs"), help="where to put them")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

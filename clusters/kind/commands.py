@@ -1,0 +1,45 @@
+"""Runs docker and kind; a command that fails is told by its last words, one that is cancelled is ended first."""
+
+import asyncio
+import contextlib
+import os
+import signal
+
+
+class CommandError(Exception):
+    """A command failed, or took too long."""
+
+
+async def run(*arguments: str, given: str | None = None, seconds: float = 900.0) -> str:
+    """What it prints."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *arguments,
+            stdin=asyncio.subprocess.PIPE if given is not None else asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,  # so that its own children can be ended with it
+        )
+    except OSError as error:
+        raise CommandError(f"{arguments[0]}: {error}") from error
+    try:
+        async with asyncio.timeout(seconds):
+            told, complaints = await process.communicate(given.encode() if given is not None else None)
+    except TimeoutError:
+        raise CommandError(f"`{' '.join(arguments)}` did not end in {seconds:g} s") from None
+    finally:
+        if process.returncode is None:
+            await _end(process)
+    if process.returncode != 0:
+        words = complaints.decode(errors="replace").strip().splitlines()[-15:]
+        raise CommandError("\n".join([f"`{' '.join(arguments)}` failed (exit code {process.returncode}):", *words]))
+    return told.decode(errors="replace")
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), 10)
+            return

@@ -1,0 +1,24 @@
+"""What a kind fleet understands beyond what every fleet does."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from clusters.fleet import FleetOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindOptions(FleetOptions):
+    prefix: str = "multimirror"
+    """Clusters are named `<prefix>-management`, `<prefix>-worker-1`, ..."""
+    node_image: str | None = None
+    """e.g. `kindest/node:v1.36.1`; None: the one that this kind was released with."""
+    controllers: Sequence[str] = ("*",)
+    """Which controllers run on the workers, as kube-controller-manager's flag says it (`("*", "-job-controller")`)."""
+    runtime_config: Mapping[str, bool] = field(default_factory=dict)
+    ports: Mapping[int, int] = field(default_factory=dict)
+    """Node port of the management cluster: port on this host's loopback."""
+    images: Sequence[str] = ()
+    """Images of this host's Docker that the management cluster is to have (ours)."""
+    keep: bool = False
+    """Leave the clusters running at the end, and use those that are there at the start."""
+    wait_seconds: int = 180

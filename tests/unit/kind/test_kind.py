@@ -1,0 +1,241 @@
+"""The kind driver by its decisions and its command lines; `docker` and `kind` are stand-ins that record their calls."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from clusters.fleet import FleetOptions, open_fleet, unavailable
+from clusters.kind import CommandError, KindFleet, KindOptions, NotPossibleError
+from clusters.kind.__main__ import main
+from clusters.kind.config import config_for, template
+from clusters.kind.preflight import Facts, problems
+from clusters.local.versions import Version
+
+GIB = 1 << 30
+THREE = ["multimirror-management", "multimirror-worker-1", "multimirror-worker-2"]
+GOOD = Facts(docker_found=True, memory=8 * GIB, kind_found=True, kind_version=Version(0, 32, 0))
+
+
+def facts(**changes: Any) -> Facts:
+    return Facts(**{field: getattr(GOOD, field) for field in Facts.__dataclass_fields__} | changes)
+
+
+@pytest.mark.parametrize(
+    ("known", "told"),
+    [
+        pytest.param(GOOD, [], id="nothing in the way"),
+        pytest.param(facts(docker_found=False, memory=None), ["`docker` is not in PATH"], id="no docker"),
+        pytest.param(
+            facts(docker_error="Cannot connect", memory=None),
+            ["engine does not answer (Cannot connect)"],
+            id="not running",
+        ),
+        pytest.param(facts(kind_found=False), ["`kind` is not in PATH"], id="no kind"),
+        pytest.param(facts(kind_version=Version(0, 23, 0)), ["kind 0.23.0 is too old"], id="old kind"),
+        pytest.param(facts(memory=2 * GIB), ["has 2.0 GiB of memory, 3 clusters need 4.0"], id="too little memory"),
+        pytest.param(facts(existing=[THREE[1]]), ["kind delete clusters multimirror-worker-1"], id="names taken"),
+        pytest.param(facts(missing_images=["mm:dev"]), ["image mm:dev is not in this Docker"], id="image not built"),
+        pytest.param(
+            Facts(), ["`docker` is not in PATH", "`kind` is not in PATH"], id="everything that is wrong is said at once"
+        ),
+    ],
+)
+def test_what_stands_in_the_way_is_said_with_its_remedy(known: Facts, told: list[str]) -> None:
+    found = problems(known, THREE)
+    assert len(found) == len(told)
+    assert all(expected in text for expected, text in zip(told, found, strict=True))
+
+
+def test_clusters_that_are_to_be_kept_may_be_there_already() -> None:
+    assert problems(facts(existing=THREE), THREE, keep=True) == []
+
+
+def test_options_become_configuration() -> None:
+    options = KindOptions(
+        feature_gates={"GenericWorkload": True},
+        runtime_config={"scheduling.k8s.io/v1alpha1": True},
+        ports={30090: 9090},
+    )
+    management = yaml.safe_load(config_for("management", options))
+    assert management["featureGates"] == {"GenericWorkload": True}
+    assert management["runtimeConfig"] == {"scheduling.k8s.io/v1alpha1": "true"}
+    assert management["nodes"][0]["extraPortMappings"] == [
+        {"containerPort": 30090, "hostPort": 9090, "listenAddress": "127.0.0.1", "protocol": "TCP"}
+    ]
+    worker = yaml.safe_load(config_for("worker-1", options))
+    assert "extraPortMappings" not in worker["nodes"][0]
+    assert worker["featureGates"] == {"GenericWorkload": True}
+
+
+def test_the_stock_job_controller_is_switched_off_on_workers_only_and_as_the_shipped_file_does_it() -> None:
+    options = KindOptions(controllers=("*", "-job-controller"))
+    assert "kubeadmConfigPatches" not in yaml.safe_load(config_for("management", options))
+    ours = yaml.safe_load(config_for("worker-1", options))
+    shipped = yaml.safe_load(template("worker-own-job-controller.yaml"))
+    ours["kubeadmConfigPatches"] = [yaml.safe_load(patch) for patch in ours["kubeadmConfigPatches"]]
+    shipped["kubeadmConfigPatches"] = [yaml.safe_load(patch) for patch in shipped["kubeadmConfigPatches"]]
+    assert ours == shipped
+    list_form = ours["kubeadmConfigPatches"][1]
+    assert list_form["apiVersion"] == "kubeadm.k8s.io/v1beta4"
+    assert list_form["controllerManager"]["extraArgs"] == [
+        {"name": "controllers", "value": "*,bootstrapsigner,tokencleaner,-job-controller"}
+    ]
+
+
+STAND_IN = f"""#!{sys.executable}
+import json, os, pathlib, sys
+here = pathlib.Path(__file__).parent
+program, arguments = pathlib.Path(__file__).name, sys.argv[1:]
+settings = json.loads((here / "settings").read_text())
+given = sys.stdin.read() if "-" in arguments else ""
+with (here / "calls").open("a") as calls:
+    print(json.dumps([program, *arguments]), file=calls)
+name = arguments[arguments.index("--name") + 1] if "--name" in arguments else ""
+line = " ".join([program, *arguments])
+for part, complaint in settings.get("fail", {{}}).items():
+    if part in line:
+        print(complaint, file=sys.stderr)
+        sys.exit(1)
+state = here / "clusters"
+there = set(state.read_text().split()) if state.exists() else set()
+if line.startswith("docker info"):
+    print(json.dumps({{"MemTotal": settings["memory"]}}))
+elif line == "kind version":
+    print("kind v0.32.0 go1.26.0 linux/amd64")
+elif line == "kind get clusters":
+    print("\\n".join(sorted(there)))
+elif line.startswith("kind create cluster"):
+    there.add(name)
+    (here / f"{{name}}.yaml").write_text(given)
+elif line.startswith("kind delete cluster"):
+    there.discard(name)
+elif line.startswith("kind get kubeconfig"):
+    server = f"https://{{name}}-control-plane:6443" if "--internal" in arguments else "https://127.0.0.1:40001"
+    kind = f"kind-{{name}}"
+    print(json.dumps({{
+        "apiVersion": "v1", "kind": "Config", "current-context": kind,
+        "clusters": [{{"name": kind, "cluster": {{"server": server, "certificate-authority-data": "Y2E="}}}}],
+        "users": [{{"name": kind, "user": {{"client-certificate-data": "Yw==", "client-key-data": "aw=="}}}}],
+        "contexts": [{{"name": kind, "context": {{"cluster": kind, "user": kind}}}}],
+    }}))
+state.write_text("\\n".join(there))
+"""
+
+
+class Machine:
+    """A machine on which docker and kind are stand-ins."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir()
+        self.settings()
+        for program in ("docker", "kind"):
+            (directory / program).write_text(STAND_IN)
+            (directory / program).chmod(0o755)
+
+    def settings(self, memory: int = 8 * GIB, **settings: object) -> None:
+        (self.directory / "settings").write_text(json.dumps({"memory": memory, **settings}))
+
+    def calls(self, *beginning: str) -> list[list[str]]:
+        path = self.directory / "calls"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [call for call in map(json.loads, lines) if call[: len(beginning)] == list(beginning)]
+
+    @property
+    def clusters(self) -> set[str]:
+        return set((self.directory / "clusters").read_text().split())
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    return Machine(tmp_path / "bin")
+
+
+async def test_a_fleet_is_created_loaded_and_deleted(machine: Machine) -> None:
+    options = KindOptions(workers=2, images=["multimirror:dev"], node_image="kindest/node:v1.36.1")
+    async with KindFleet(options) as fleet:
+        assert machine.clusters == set(THREE)
+        created = machine.calls("kind", "create", "cluster")
+        assert [call[call.index("--name") + 1] for call in created] == THREE
+        assert all(call[call.index("--image") + 1] == "kindest/node:v1.36.1" for call in created)
+        assert all("--kubeconfig" in call for call in created), "the user's own kubeconfig must not be touched"
+        assert machine.calls("kind", "load") == [
+            ["kind", "load", "docker-image", "multimirror:dev", "--name", "multimirror-management"]
+        ]
+        worker = fleet.workers["worker-1"]
+        assert worker.kubeconfig["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:40001"
+        inside = worker.internal_kubeconfig
+        assert inside["clusters"][0]["cluster"]["server"] == "https://multimirror-worker-1-control-plane:6443"
+        assert inside["current-context"] == inside["contexts"][0]["name"] == "worker-1"
+        assert inside["contexts"][0]["context"] == {"cluster": "worker-1", "user": "worker-1"}
+        assert inside["users"][0]["user"]["client-key-data"] == "aw=="
+        assert yaml.safe_load((machine.directory / "multimirror-worker-2.yaml").read_text())["kind"] == "Cluster"
+    assert machine.clusters == set()
+
+
+async def test_nothing_is_created_when_something_stands_in_the_way(machine: Machine) -> None:
+    machine.settings(memory=GIB, fail={"docker image inspect": "No such image"})
+    with pytest.raises(NotPossibleError) as caught:
+        async with KindFleet(KindOptions(images=["multimirror:dev"])):
+            pass
+    assert "has 1.0 GiB of memory" in str(caught.value)
+    assert "image multimirror:dev is not in this Docker" in str(caught.value)
+    assert machine.calls("kind", "create") == []
+    assert machine.calls("kind", "delete") == []
+
+
+async def test_a_stopped_engine_is_told_in_its_own_words(machine: Machine) -> None:
+    machine.settings(fail={"docker info": "Cannot connect to the Docker daemon at unix:///var/run/docker.sock."})
+    with pytest.raises(NotPossibleError, match="Cannot connect to the Docker daemon"):
+        await KindFleet(KindOptions()).start()
+    assert "Cannot connect to the Docker daemon" in (unavailable("kind") or "")
+
+
+async def test_a_creation_that_fails_is_quoted_and_what_was_made_is_deleted(machine: Machine) -> None:
+    machine.settings(fail={"create cluster --name multimirror-worker-1": "ERROR: failed to init node with kubeadm"})
+    with pytest.raises(CommandError, match="failed to init node with kubeadm"):
+        async with KindFleet(KindOptions()):
+            pass
+    assert machine.clusters == set()
+    deleted = [call[-1] for call in machine.calls("kind", "delete")]
+    assert sorted(deleted) == ["multimirror-management", "multimirror-worker-1"]
+
+
+async def test_a_kept_fleet_stays_and_is_found_again(machine: Machine) -> None:
+    options = KindOptions(workers=1, keep=True)
+    async with KindFleet(options):
+        pass
+    assert machine.clusters == set(THREE[:2])
+    async with KindFleet(options) as again:
+        assert again.workers["worker-1"].kubeconfig
+    assert len(machine.calls("kind", "create")) == 2
+    await KindFleet(options).remove()
+    assert machine.clusters == set()
+
+
+def test_the_command_leaves_kubeconfigs_for_outside_and_inside(
+    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = tmp_path / "configs"
+    assert main(["create", "--workers", "1", "--own-job-controller", "--kubeconfigs", str(where)]) == 0
+    assert {path.name for path in where.iterdir()} == {
+        f"{name}{suffix}.kubeconfig" for name in ("management", "worker-1") for suffix in ("", ".internal")
+    }
+    assert (where / "worker-1.kubeconfig").stat().st_mode & 0o077 == 0
+    assert "-job-controller" in (machine.directory / "multimirror-worker-1.yaml").read_text()
+    assert main(["delete", "--workers", "1"]) == 0
+    assert machine.clusters == set()
+    machine.settings(fail={"docker info": "Cannot connect"})
+    assert main(["create"]) == 1
+    assert "Cannot connect" in capsys.readouterr().err
+    assert main(["check"]) == 1
+
+
+async def test_a_data_directory_is_refused_with_what_to_use_instead(machine: Machine, tmp_path: Path) -> None:
+    with pytest.raises(NotPossibleError, match="use `keep` instead"):
+        await open_fleet("kind", FleetOptions(data_dir=tmp_path)).start()
