@@ -100,19 +100,17 @@ for part, complaint in settings.get("fail", {{}}).items():
     if part in line:
         print(complaint, file=sys.stderr)
         sys.exit(1)
-state = here / "clusters"
-there = set(state.read_text().split()) if state.exists() else set()
 if line.startswith("docker info"):
     print(json.dumps({{"MemTotal": settings["memory"]}}))
 elif line == "kind version":
     print("kind v0.32.0 go1.26.0 linux/amd64")
 elif line == "kind get clusters":
-    print("\\n".join(sorted(there)))
+    print("\\n".join(path.name for path in (here / "clusters").iterdir()))
 elif line.startswith("kind create cluster"):
-    there.add(name)
+    (here / "clusters" / name).touch()
     (here / f"{{name}}.yaml").write_text(given)
 elif line.startswith("kind delete cluster"):
-    there.discard(name)
+    (here / "clusters" / name).unlink(missing_ok=True)
 elif line.startswith("kind get kubeconfig"):
     server = f"https://{{name}}-control-plane:6443" if "--internal" in arguments else "https://127.0.0.1:40001"
     kind = f"kind-{{name}}"
@@ -122,7 +120,6 @@ elif line.startswith("kind get kubeconfig"):
         "users": [{{"name": kind, "user": {{"client-certificate-data": "Yw==", "client-key-data": "aw=="}}}}],
         "contexts": [{{"name": kind, "context": {{"cluster": kind, "user": kind}}}}],
     }}))
-state.write_text("\\n".join(there))
 """
 
 
@@ -131,7 +128,7 @@ class Machine:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        directory.mkdir()
+        (directory / "clusters").mkdir(parents=True)
         self.settings()
         for program in ("docker", "kind"):
             (directory / program).write_text(STAND_IN)
@@ -147,7 +144,7 @@ class Machine:
 
     @property
     def clusters(self) -> set[str]:
-        return set((self.directory / "clusters").read_text().split())
+        return {path.name for path in (self.directory / "clusters").iterdir()}
 
 
 @pytest.fixture
