@@ -6,7 +6,7 @@ import dataclasses
 from clusters.fleet import Fleet, FleetOptions
 from clusters.local import homes
 from clusters.local.binaries import NEEDED, find_binaries
-from clusters.local.cluster import SCHEDULER, LocalCluster
+from clusters.local.cluster import SCHEDULER, LocalCluster, StartError
 from clusters.local.homes import Home
 from clusters.local.options import LocalOptions
 from clusters.local.processes import Processes
@@ -53,7 +53,11 @@ class LocalFleet(Fleet):
                 for cluster in clusters.values():
                     starting.create_task(cluster.start(), name=f"start {cluster.name}")
         except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None  # the first tells why; the rest were cancelled or say the same
+            first = errors.exceptions[0]  # it tells why; the rest were cancelled or say the same
+            if isinstance(first, StartError) and self._home.temporary:
+                kept = await asyncio.to_thread(homes.keep_logs, self._home.path)
+                raise StartError(str(first).replace(str(self._home.path), str(kept))) from None
+            raise first from None
 
     async def stop(self) -> None:
         if self._processes is not None:

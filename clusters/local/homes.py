@@ -26,6 +26,7 @@ from clusters.local.supervisor import PIDS
 
 LOCK: Final = "multimirror-local.lock"
 _PREFIX: Final = "run-"
+_KEPT_LOGS: Final = 5
 
 
 class HomeError(Exception):
@@ -75,6 +76,21 @@ def given_home(path: Path) -> Home:
         raise HomeError(f"data directory {path} is in use by another fleet: stop that one, or give another") from None
     _end_leftovers(path)
     return Home(path, temporary=False, lock_fd=lock_fd)
+
+
+def keep_logs(home: Path) -> Path:
+    """The logs of a home that is about to be removed, for somebody who asks why; the latest few of them are kept."""
+    kept = temporary_root() / "failed"
+    kept.mkdir(mode=0o700, exist_ok=True)
+    target = kept / home.name
+    for log in home.rglob("*.log"):
+        copy = target / log.relative_to(home)
+        copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shutil.copyfile(log, copy)
+    by_age = sorted(kept.iterdir(), key=lambda path: path.stat().st_mtime, reverse=True)
+    for old in by_age[_KEPT_LOGS:]:
+        shutil.rmtree(old, ignore_errors=True)
+    return target
 
 
 def sweep() -> list[Path]:

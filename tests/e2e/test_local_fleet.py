@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -100,11 +101,13 @@ async def test_the_next_run_sweeps_what_a_killed_supervisor_left_and_nothing_els
 
 async def test_a_component_that_does_not_start_is_quoted() -> None:
     options = LocalOptions(workers=0, nodes=False, extra_args={"kube-apiserver": ["--no-such-flag"]})
-    with pytest.raises(
-        StartError, match=r"kube-apiserver ended.*\n.*kube-apiserver\.log.*\n.*unknown flag: --no-such-flag"
-    ):
+    told = r"kube-apiserver ended.*\n *(\S*kube-apiserver\.log).*\n.*unknown flag: --no-such-flag"
+    with pytest.raises(StartError, match=told) as caught:
         async with LocalFleet(options):
             pass
+    named = re.search(told, str(caught.value))
+    assert named
+    assert "--no-such-flag" in Path(named[1]).read_text(), "the log that is named outlives the fleet"
 
 
 async def test_state_in_a_given_directory_is_found_again(tmp_path: Path) -> None:
