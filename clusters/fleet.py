@@ -3,17 +3,21 @@
     async with open_fleet("embedded", FleetOptions(workers=3)) as fleet:
         fleet.management.kubeconfig, fleet.workers["worker-1"].kubeconfig
 
-Entering the context returns when every API server answers; leaving it stops and removes everything that was made.
-The kinds are imported only when asked for, so that one kind's needs (binaries, Docker) never get in another's way.
+Entering the context returns when every API server answers; leaving it stops and removes everything that was made. The
+kinds are imported only when asked for, so that one kind's needs (binaries, Docker) never get in another's way.
 """
 
 import abc
+import contextlib
 import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
+
+if TYPE_CHECKING:
+    from clusters.nodes import NodeOptions, SimulatedNodes
 
 Kubeconfig = dict[str, Any]
 
@@ -36,7 +40,9 @@ class FleetOptions:
 
     workers: int = 2
     nodes: bool = True
-    """Simulated nodes take the pods of every cluster through their life."""
+    """Simulated nodes take the pods of every cluster through their life (where no kubelets do)."""
+    node_options: "NodeOptions | None" = None
+    """What the simulated nodes are like."""
     data_dir: Path | None = None
     """Where state is kept and found again; without it nothing outlives the fleet."""
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
@@ -47,9 +53,14 @@ class Fleet(abc.ABC):
 
     management: Cluster
     workers: dict[str, Cluster]
+    has_kubelets: ClassVar[bool] = False
+    """Pods run by themselves: nothing is simulated."""
 
     def __init__(self, options: FleetOptions) -> None:
         self.options = options
+        self.nodes: dict[str, SimulatedNodes] = {}
+        """The simulated nodes, by cluster."""
+        self._nodes = contextlib.AsyncExitStack()
 
     @abc.abstractmethod
     async def start(self) -> None:
@@ -66,15 +77,40 @@ class Fleet(abc.ABC):
     async def __aenter__(self) -> Self:
         try:
             await self.start()
+            await self._start_nodes()
         except BaseException:
-            await self.stop()
+            await self._leave()
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.stop()
+        await self._leave()
+
+    def node_options(self) -> "NodeOptions":
+        """What the simulated nodes of every cluster are like."""
+        from clusters.nodes import NodeOptions  # noqa: PLC0415 - a fleet without nodes does not need it
+
+        return self.options.node_options or NodeOptions()
+
+    async def _start_nodes(self) -> None:
+        if not self.options.nodes or self.has_kubelets:
+            return
+        from clusters.nodes import SimulatedNodes  # noqa: PLC0415 - a fleet without nodes does not need it
+        from multimirror.kube import Connection  # noqa: PLC0415 - nor this
+
+        options = self.node_options()
+        for cluster in self.clusters():
+            nodes = SimulatedNodes(Connection.from_kubeconfig(cluster.kubeconfig, name=cluster.name), options)
+            self.nodes[cluster.name] = await self._nodes.enter_async_context(nodes)
+
+    async def _leave(self) -> None:
+        try:
+            await self._nodes.aclose()
+        finally:
+            self.nodes.clear()
+            await self.stop()
 
 
 _KINDS: Final = {

@@ -67,6 +67,7 @@ class KindCluster:
 class KindFleet(Fleet):
     management: KindCluster
     workers: dict[str, KindCluster]  # type: ignore[assignment]  # a dict is invariant; nobody puts other kinds in here
+    has_kubelets = True
 
     def __init__(self, options: FleetOptions | None = None) -> None:
         options = options or FleetOptions()

@@ -10,6 +10,7 @@ from clusters.local.cluster import SCHEDULER, LocalCluster, StartError
 from clusters.local.homes import Home
 from clusters.local.options import LocalOptions
 from clusters.local.processes import Processes
+from clusters.nodes import NodeOptions
 
 _GRACE_SECONDS = 10.0
 
@@ -31,6 +32,11 @@ class LocalFleet(Fleet):
         self._options = options
         self._home: Home | None = None
         self._processes: Processes | None = None
+
+    def node_options(self) -> NodeOptions:
+        """Where kube-scheduler runs, the simulated nodes leave the placing of pods to it."""
+        options = super().node_options()
+        return dataclasses.replace(options, bind=False) if self._options.scheduler else options
 
     async def start(self) -> None:
         needed = (*NEEDED, *([SCHEDULER] if self._options.scheduler else []))

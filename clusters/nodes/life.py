@@ -10,7 +10,6 @@ Decisions are repeated until nothing is left to do, and each is right whatever w
 everything goes on from what the pod's status says.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -95,8 +94,6 @@ class Memory:
     failed: Run | None = None
     """The run before this one, until the pod's status tells of it."""
     restart_at: float = 0.0
-    lost: bool = False
-    """Its containers went down with the node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +123,9 @@ def decide(
     if not spec.get("nodeName"):
         return Nothing() if deleting or spec.get("schedulingGates") else Bind()
     run = memory.run
-    if memory.lost or (run is None and deleting):
-        return Write(status.lost(pod, place, now))
     if run is None:
+        if deleting:
+            return Write(status.lost(pod, place, now))
         due = max(memory.noticed + behaviour.start_after, memory.restart_at)
         return Start() if due <= now else Wait(due)
     if memory.failed is not None or status.is_backing_off(pod):
@@ -185,11 +182,11 @@ def _deadline(pod: Json, run: Run) -> float:
     return float(seconds + (datetime.fromisoformat(since).timestamp() if since else run.started))
 
 
-def remember(memory: Memory, step: Step, start: Callable[[], Run], now: float) -> None:
-    """What a step that was carried out means for the node's memory. `start` starts the pod's containers."""
+def remember(memory: Memory, step: Step, run: Run | None = None, *, now: float) -> None:
+    """What a step that was carried out means for the node's memory. `run`: what `Start` started."""
     match step:
         case Start():
-            memory.failed, memory.run = memory.run, start()
+            memory.failed, memory.run = memory.run, run
             memory.tries += 1
         case Terminate() if memory.run is not None:
             memory.run.terminate(now)

@@ -91,8 +91,8 @@ class SimulatedRun:
             self._end(now + self.behaviour.ignore_sigterm, self.behaviour.sigterm_exit_code)
 
     def kill(self, now: float) -> None:
-        """SIGKILL."""
-        if now < self.ends:
+        """SIGKILL, or the end of its node."""
+        if now < self.ends or self.ending is Ending.NODE_CRASH:
             self._end(now, KILLED)
 
     def _end(self, when: float, code: int) -> None:

@@ -96,7 +96,7 @@ def stopped(pod: Json, why: tuple[str, str], place: Place, run: Run | None, now:
 
 
 def lost(pod: Json, place: Place, now: float) -> Json:
-    """Its containers are gone and nobody saw how: the node went down, or it was deleted before they started."""
+    """It was deleted before its containers started."""
     terminated = {
         "exitCode": KILLED,
         "reason": "ContainerStatusUnknown",

@@ -65,7 +65,7 @@ class Life:
                 if self.now >= end:
                     return self
                 continue
-            life.remember(self.memory, step, self.start, self.now)
+            life.remember(self.memory, step, self.start(), now=self.now)
             if isinstance(step, life.Write):
                 self.write(step.status)
             elif not isinstance(step, life.Start | life.Terminate | life.Kill):
@@ -261,10 +261,12 @@ def test_a_pod_that_crashes_its_node_says_so_instead_of_ending() -> None:
 
 
 def test_a_pod_whose_containers_went_down_with_the_node_fails() -> None:
-    pod = Life(a_pod(never_finish="true")).live(5)
-    pod.memory.lost = True
-    assert pod.live().writes[-1] == (5, "Failed")
-    assert pod.container()["state"]["terminated"]["reason"] == "ContainerStatusUnknown"
+    pod = Life(a_pod(duration="5s", crash_node="30s")).live()
+    assert pod.memory.run is not None
+    pod.memory.run.kill(pod.now)
+    pod.live()
+    assert pod.writes == [(0, "Running"), (5, "Failed")]
+    assert pod.container()["state"]["terminated"]["exitCode"] == 137
 
 
 def test_a_node_that_forgot_everything_goes_on_from_the_status() -> None:
