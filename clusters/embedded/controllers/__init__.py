@@ -1,0 +1,66 @@
+"""The rest of a control plane, in the process of the embedded API server: garbage collector, TTL after finished,
+CronJobs, namespace deletion. Not the Job controller: that runs against this cluster as against any other.
+
+    async with Controllers(server): ...
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Self
+
+from clusters.embedded.controllers.cronjobs import CronJobController
+from clusters.embedded.controllers.door import Door
+from clusters.embedded.controllers.garbage import GarbageCollector
+from clusters.embedded.controllers.namespaces import NamespaceController
+from clusters.embedded.controllers.recorder import Recorder
+from clusters.embedded.controllers.ttl import TtlController
+from clusters.embedded.server import ApiServer
+
+__all__ = ["Controllers"]
+
+
+class Controllers:
+    """All of them, running inside the context."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self._stack = contextlib.AsyncExitStack()
+        self._timed: list[CronJobController | TtlController] = []
+
+    async def __aenter__(self) -> Self:
+        door = Door(self._server)
+        self._stack.callback(door.close)
+        clock = self._server.options.clock
+        cronjobs = CronJobController(door, clock.time, Recorder(door, "cronjob-controller", clock.now))
+        ttl = TtlController(door, clock.time)
+        everyone = (GarbageCollector(door), NamespaceController(door, clock.now), ttl, cronjobs)
+        self._timed = [ttl, cronjobs]
+        for each in everyone:
+            each.start()
+        running = asyncio.create_task(_run([each.controller.run() for each in everyone]), name="embedded controllers")
+        self._stack.push_async_callback(_cancelled, running)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    def clock_moved(self) -> None:
+        """Somebody changed the time: look again at everything that waits for it."""
+        for each in self._timed:
+            each.start()
+
+
+async def _run(controllers: list[Coroutine[None, None, None]]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for controller in controllers:
+            group.create_task(controller)
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task

@@ -122,6 +122,16 @@ def next_look(cronjob: Json, status: Json, now: datetime, schedule: cron.Schedul
     return None if due is None else due + _SLACK
 
 
+def next_activation(cronjob: Json, now: datetime) -> datetime | None:
+    """When a CronJob whose schedule has just changed is due; None if that has to be looked into."""
+    zone = _zone(cronjob["spec"].get("timeZone"), Plan(status={}))
+    try:
+        schedule = cron.parse(cronjob["spec"]["schedule"])
+    except cron.ScheduleError:
+        return None
+    return next_look(cronjob, cronjob.get("status", {}), now, schedule, zone) if zone else None
+
+
 def reference(job: Json) -> Json:
     """The Job as `status.active` lists it."""
     meta = job["metadata"]

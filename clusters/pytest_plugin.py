@@ -1,0 +1,86 @@
+"""Fleets for tests, for any project that uses pytest: see docs/pytest-fleet.md.
+
+    fleet              one management cluster and two workers, fresh for each test
+    shared_fleet       the same, made once for the whole test run
+    embedded_cluster   a single embedded cluster, fresh for each test
+
+`@pytest.mark.fleet(workers=3, nodes=False)` says how a test wants its fleet; `--fleet-kind local` runs the same tests
+on real control planes. The fleets live on a thread of their own: tests may be synchronous or asynchronous, and may
+block.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from clusters.background import BackgroundFleet
+    from clusters.fleet import Cluster
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How to choose the kind of cluster."""
+    group = parser.getgroup("fleet", "fleets of Kubernetes clusters")
+    group.addoption(
+        "--fleet-kind",
+        default="embedded",
+        choices=("embedded", "local", "kind"),
+        help="what the clusters of the fixtures `fleet` and `shared_fleet` are made of (default: %(default)s)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The marker."""
+    config.addinivalue_line(
+        "markers",
+        "fleet(kind=None, workers=2, nodes=True, ...): how the fixture `fleet` is made; keywords as in FleetOptions",
+    )
+
+
+@pytest.fixture
+def fleet(request: pytest.FixtureRequest) -> Iterator[BackgroundFleet]:
+    """One management cluster and some workers, up for this test."""
+    with _open(request, _wishes(request)) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def shared_fleet(request: pytest.FixtureRequest) -> Iterator[BackgroundFleet]:
+    """One management cluster and two workers for the whole test run: use a namespace of your own in each test."""
+    with _open(request, {}) as running:
+        yield running
+
+
+@pytest.fixture
+def embedded_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    """A single embedded cluster, up for this test."""
+    with _open(request, {"workers": 0, **_wishes(request), "kind": "embedded"}) as running:
+        yield running.management
+
+
+def _wishes(request: pytest.FixtureRequest) -> dict[str, Any]:
+    marker = request.node.get_closest_marker("fleet")
+    if marker is None:
+        return {}
+    if marker.args:
+        raise pytest.UsageError("the marker `fleet` takes keywords only, such as fleet(workers=3)")
+    return dict(marker.kwargs)
+
+
+def _open(request: pytest.FixtureRequest, wishes: dict[str, Any]) -> BackgroundFleet:
+    from clusters.background import BackgroundFleet  # noqa: PLC0415 - tests without fleets do not pay for it
+    from clusters.fleet import FleetOptions, unavailable  # noqa: PLC0415 - nor for this
+
+    kind = wishes.pop("kind", None) or request.config.getoption("--fleet-kind")
+    try:
+        options = FleetOptions(**wishes)
+    except TypeError as error:
+        raise pytest.UsageError(f"the marker `fleet` of {request.node.nodeid}: {error}") from error
+    reason = unavailable(kind)
+    if reason:
+        pytest.skip(reason)
+    return BackgroundFleet(kind, options)
