@@ -19,7 +19,6 @@ from clusters.local.versions import Version
 
 NEEDED: Final = ("etcd", "kube-apiserver", "kube-controller-manager")
 ALL: Final = (*NEEDED, "kube-scheduler", "kubectl")
-REMEDY: Final = "get them with `python -m clusters.local install` (or `make binaries`), or set KUBEBUILDER_ASSETS"
 
 
 class BinariesMissingError(Exception):
@@ -61,7 +60,7 @@ def find_kubectl(server: Version = versions.DEFAULT) -> Path:
     for candidate in candidates(["kubectl"]):
         if _suits_kubectl(candidate.version, server):
             return candidate.path
-    raise BinariesMissingError(f"no kubectl within one minor version of {server}: {REMEDY}")
+    raise BinariesMissingError(f"no kubectl within one minor version of {server}: {_remedy(server)}")
 
 
 def candidates(
@@ -163,4 +162,10 @@ def _missing(programs: list[str], asked: Version | None, refused: list[str]) -> 
     text = f"no {', no '.join(programs)} for Kubernetes {wanted} in $KUBEBUILDER_ASSETS, PATH or {cache_root() / 'bin'}"
     if refused:
         text += f" (not suitable: {'; '.join(refused)})"
-    return f"{text}: {REMEDY}"
+    return f"{text}: {_remedy(asked)}"
+
+
+def _remedy(version: Version | None) -> str:
+    if version in (None, versions.DEFAULT):
+        return "get them with `make binaries` (`python -m clusters.local install`), or set KUBEBUILDER_ASSETS"
+    return f"get them with `python -m clusters.local install --version {version}`, or set KUBEBUILDER_ASSETS"

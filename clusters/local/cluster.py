@@ -136,7 +136,10 @@ class LocalCluster:
 
     def _define(self) -> None:
         layout, ports, options = self.layout, self.ports, self._options
-        argv = {ETCD: components.etcd(layout, ports, options), APISERVER: components.apiserver(layout, ports, options)}
+        argv = {
+            ETCD: components.etcd(layout, ports, options),
+            APISERVER: components.apiserver(layout, ports, options, self._controllers),
+        }
         if self._controllers:
             argv[CONTROLLER_MANAGER] = components.controller_manager(layout, ports, options, self._controllers)
         if options.scheduler:

@@ -1,6 +1,6 @@
 """The command lines of a control plane: pure functions from what is wanted to what is run."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -89,7 +89,7 @@ def etcd(layout: Layout, ports: Ports, options: LocalOptions) -> list[str]:
     return _flags(flags, options.extra_args.get("etcd", ()))
 
 
-def apiserver(layout: Layout, ports: Ports, options: LocalOptions) -> list[str]:
+def apiserver(layout: Layout, ports: Ports, options: LocalOptions, controllers: Sequence[str]) -> list[str]:
     pki = layout.pki
     serving, etcd_client = pki.pair("apiserver"), pki.pair("etcd-client")
     flags = {
@@ -111,7 +111,7 @@ def apiserver(layout: Layout, ports: Ports, options: LocalOptions) -> list[str]:
         "service-cluster-ip-range": SERVICE_RANGE,
         "allow-privileged": "true",
         "profiling": "false",
-        **_joined("disable-admission-plugins", _disabled_admission(options)),
+        **_joined("disable-admission-plugins", _disabled_admission(options, controllers)),
         **_joined("feature-gates", _gates(options.feature_gates)),
         **_joined("runtime-config", [f"{api}={_bool(on)}" for api, on in sorted(options.runtime_config.items())]),
         **({"audit-log-path": layout.audit_log, "audit-policy-file": layout.audit_policy} if options.audit_log else {}),
@@ -160,9 +160,9 @@ def _delegated(layout: Layout, component: str, port: int) -> dict[str, str | Pat
     }
 
 
-def _disabled_admission(options: LocalOptions) -> list[str]:
+def _disabled_admission(options: LocalOptions, controllers: Sequence[str]) -> list[str]:
     """Pods need a service account, which a controller makes: without controllers there is none to need."""
-    without = [] if options.controllers else ["ServiceAccount"]
+    without = [] if controllers else ["ServiceAccount"]
     return [*without, *(plugin for plugin in options.disable_admission_plugins if plugin not in without)]
 
 

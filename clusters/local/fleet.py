@@ -6,7 +6,7 @@ import dataclasses
 from clusters.fleet import Fleet, FleetOptions
 from clusters.local import homes
 from clusters.local.binaries import NEEDED, find_binaries
-from clusters.local.cluster import SCHEDULER, LocalCluster, StartError
+from clusters.local.cluster import CONTROLLER_MANAGER, SCHEDULER, LocalCluster, StartError
 from clusters.local.homes import Home
 from clusters.local.options import LocalOptions
 from clusters.local.processes import Processes
@@ -39,8 +39,7 @@ class LocalFleet(Fleet):
         return dataclasses.replace(options, bind=False) if self._options.scheduler else options
 
     async def start(self) -> None:
-        needed = (*NEEDED, *([SCHEDULER] if self._options.scheduler else []))
-        binaries = await asyncio.to_thread(find_binaries, self._options.version, needed)
+        binaries = await asyncio.to_thread(find_binaries, self._options.version, _programs(self._options))
         await asyncio.to_thread(homes.sweep)
         data_dir = self._options.data_dir
         self._home = await asyncio.to_thread(lambda: homes.given_home(data_dir) if data_dir else homes.temporary_home())
@@ -72,3 +71,12 @@ class LocalFleet(Fleet):
         if self._home is not None:
             self._home.release()
             self._home = None
+
+
+def _programs(options: LocalOptions) -> list[str]:
+    """Only what will run: envtest's assets, which have no controller manager, do for a bare API server."""
+    controllers = options.controllers or any(options.controllers_of.values())
+    return [
+        *(program for program in NEEDED if controllers or program != CONTROLLER_MANAGER),
+        *([SCHEDULER] if options.scheduler else []),
+    ]

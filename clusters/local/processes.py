@@ -7,7 +7,6 @@ die, every call that waits for an answer fails with SupervisorGoneError and ever
 import asyncio
 import contextlib
 import json
-import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -181,21 +180,3 @@ class Processes:
         for answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(SupervisorGoneError("the supervisor ended"))
-
-
-def tree_pids(root: int) -> set[int]:
-    """A process and all that descend from it (Linux); for those who count what a fleet costs or leaves behind."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError, IndexError):
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-                children.setdefault(parent, []).append(int(entry.name))
-    found: set[int] = set()
-    waiting = [root]
-    while waiting:
-        pid = waiting.pop()
-        if Path(f"/proc/{pid}").exists():
-            found.add(pid)
-        waiting += children.get(pid, [])
-    return found - {os.getpid()}

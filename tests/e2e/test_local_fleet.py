@@ -1,6 +1,7 @@
 """Local fleets on real binaries."""
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -14,7 +15,6 @@ import pytest
 from clusters.fleet import FleetOptions, open_fleet
 from clusters.local import LocalFleet, LocalOptions, StartError, sweep
 from clusters.local.homes import temporary_root
-from clusters.local.processes import tree_pids
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +61,22 @@ async def _holder() -> asyncio.subprocess.Process:
 async def _gone(pid: int) -> None:
     while Path(f"/proc/{pid}").exists():
         await asyncio.sleep(0.02)
+
+
+def tree_pids(root: int) -> set[int]:
+    """A process and all that descend from it."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, IndexError):
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                children.setdefault(parent, []).append(int(entry.name))
+    found, waiting = set(), [root]
+    while waiting:
+        pid = waiting.pop()
+        found.add(pid)
+        waiting += children.get(pid, [])
+    return found
 
 
 async def test_a_killed_parent_takes_processes_ports_and_directory_with_it() -> None:

@@ -67,6 +67,12 @@ def test_components_of_different_minor_versions_are_not_mixed() -> None:
         choose(found, None, NEEDED)
 
 
+def test_the_remedy_names_the_version_that_is_missing() -> None:
+    found = at("assets", V135, "etcd", "kube-apiserver")
+    with pytest.raises(BinariesMissingError, match=r"clusters\.local install --version 1\.35\.4"):
+        choose(found, None, NEEDED)
+
+
 def test_the_error_names_what_is_missing_what_did_not_suit_and_the_remedy() -> None:
     with pytest.raises(BinariesMissingError) as caught:
         choose(at("PATH", V135, *NEEDED), V136, NEEDED)

@@ -16,7 +16,7 @@ PORTS = Ports(etcd=1, etcd_peer=2, apiserver=3, controller_manager=4, scheduler=
 
 
 def test_the_api_server_trusts_only_its_own_authority_and_authorizes_by_rbac() -> None:
-    flags = components.apiserver(LAYOUT, PORTS, LocalOptions())
+    flags = components.apiserver(LAYOUT, PORTS, LocalOptions(), ["*"])
     assert "--authorization-mode=RBAC" in flags
     assert "--client-ca-file=/home/worker-1/pki/cluster-ca.crt" in flags
     assert "--etcd-servers=https://127.0.0.1:1" in flags
@@ -65,7 +65,7 @@ def test_the_api_server_trusts_only_its_own_authority_and_authorizes_by_rbac() -
 def test_an_option_becomes_a_flag(options: LocalOptions, component: str, expected: str) -> None:
     argv = {
         "etcd": lambda: components.etcd(LAYOUT, PORTS, options),
-        "apiserver": lambda: components.apiserver(LAYOUT, PORTS, options),
+        "apiserver": lambda: components.apiserver(LAYOUT, PORTS, options, options.controllers),
         "controller_manager": lambda: components.controller_manager(LAYOUT, PORTS, options, ["*"]),
         "scheduler": lambda: components.scheduler(LAYOUT, PORTS, options),
     }[component]()
