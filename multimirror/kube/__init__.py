@@ -23,8 +23,14 @@ from .errors import (
     Unauthorized,
     Unreachable,
 )
+from .events import EventRecorder
+from .health import HealthServer
 from .informer import Change, Informer, drop_managed_fields
 from .informers import Informers
+from .leader import LeaderElector
+from .logs import configure_logging
+from .own_writes import OwnWrites
+from .process import run
 from .queue import BULK, LIVE, QueueClosed, WorkQueue
 from .resource import Object, Resource, key_of, split_key
 from .transport import Response
@@ -44,16 +50,20 @@ __all__ = [
     "Conflict",
     "Connection",
     "Controller",
+    "EventRecorder",
     "Forbidden",
     "Gone",
+    "HealthServer",
     "Informer",
     "Informers",
     "Invalid",
     "KubeError",
+    "LeaderElector",
     "LeadershipLost",
     "NotFound",
     "Object",
     "ObjectList",
+    "OwnWrites",
     "QueueClosed",
     "Reconcile",
     "RequeueAfter",
@@ -67,7 +77,9 @@ __all__ = [
     "Unreachable",
     "WatchEvent",
     "WorkQueue",
+    "configure_logging",
     "drop_managed_fields",
     "key_of",
+    "run",
     "split_key",
 ]

@@ -11,6 +11,7 @@ Not here: caching (informer.py), and retries of work, which belong to the queue.
 """
 
 import asyncio
+import copy
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -95,6 +96,7 @@ class Client:
         self._transport: Transport | None = None
         self._headers = {"Accept": "application/json", "User-Agent": user_agent, **connection.headers}
         self._host = urlsplit(connection.server).netloc
+        self._guard: Callable[[], None] | None = None
         self._counters: dict[tuple[str, int], Counter] = {}
         self._timers: dict[str, Histogram] = {}
 
@@ -108,6 +110,15 @@ class Client:
         if self._transport is not None:
             await self._transport.close()
             self._transport = None
+
+    def guarded(self, check: Callable[[], None]) -> Self:
+        """The same client, opened already, that calls `check` right before each write; what it raises stops the write.
+
+        For leaders: `client.guarded(elector.check)`.
+        """
+        view = copy.copy(self)
+        view._guard = check
+        return view
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         """One object."""
@@ -378,6 +389,8 @@ class Client:
         started: float | None = None
         try:
             async with asyncio.timeout_at(request.ends), self._limits.slot():
+                if write and self._guard is not None:
+                    self._guard()
                 started = loop.time()
                 response = await transport.request(request.method, request.target, headers, request.body)
         except TransportError as error:

@@ -269,7 +269,7 @@ class Informer:
     def _apply(self, event: WatchEvent) -> None:
         """One event of a watch, onto the cache and on to the handlers."""
         kind, obj = event
-        version = obj["metadata"]["resourceVersion"]
+        version = self.resource_version = obj["metadata"]["resourceVersion"]
         if kind != "BOOKMARK":
             key = key_of(obj)
             old = self._store.objects.get(key)
@@ -278,12 +278,12 @@ class Informer:
                     self._remove(key, self._trim(obj))
             elif old is None or is_older(old["metadata"]["resourceVersion"], version):
                 self._put(key, old, self._trim(obj))
-        self.resource_version = version
 
     def _replace(self, incoming: dict[str, Object], version: str) -> None:
         """A whole list, onto the cache: what is new, what changed, and what went away unseen."""
         metrics.RELISTS.labels(*self._labels).inc()
         initial = not self.has_synced
+        self.resource_version = version  # before the handlers are told, who may ask how far we are
         objects = self._store.objects
         for key in [key for key in objects if key not in incoming]:
             self._remove(key, objects[key])
@@ -291,7 +291,6 @@ class Informer:
             old = objects.get(key)
             if old is None or old["metadata"]["resourceVersion"] != obj["metadata"]["resourceVersion"]:
                 self._put(key, old, self._trim(obj), initial=initial)
-        self.resource_version = version
         self._synced.set()
 
     def _put(self, key: str, old: Object | None, obj: Object, *, initial: bool = False) -> None:

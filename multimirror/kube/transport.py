@@ -147,7 +147,7 @@ class AiohttpTransport:
     def _told(self, error: Exception) -> TransportError:
         cause: BaseException | None = error
         while cause is not None:
-            if isinstance(cause, ssl.SSLCertVerificationError):
+            if isinstance(cause, ssl.SSLCertVerificationError) and hasattr(cause, "verify_message"):
                 return TransportError(
                     f"the certificate of {self._server} is not to be trusted: {cause.verify_message}", sent=False
                 )

@@ -99,6 +99,15 @@ class Server:
 
         self.then(script)
 
+    def cut_off(self) -> None:
+        """From now on requests arrive, and nothing comes back."""
+
+        async def silence(_: Seen, wire: Wire) -> None:
+            await wire.silence()
+
+        self.scripts.clear()
+        self.then(silence)
+
     def connection(self, **kwargs: Any) -> Connection:
         return Connection(name="worker-1", server=f"{self.scheme}://127.0.0.1:{self.port}", **kwargs)
 
@@ -178,7 +187,8 @@ def a_list(version: int, *items: dict[str, Any], **metadata: Any) -> dict[str, A
 class Things:
     """A small but honest API server: optimistic concurrency, list, watch from any version; and faults on demand."""
 
-    def __init__(self, server: Server, *, streaming: bool = True) -> None:
+    def __init__(self, server: Server, *, streaming: bool = True, plural: str = "things") -> None:
+        self.plural = plural
         self.objects: dict[str, dict[str, Any]] = {}
         self.history: list[tuple[int, str, dict[str, Any]]] = []
         self.version = 10
@@ -222,7 +232,7 @@ class Things:
     async def handle(self, seen: Seen, wire: Wire) -> None:
         parts = urlsplit(seen.target)
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-        name = parts.path.rpartition("/things")[2].strip("/")
+        name = parts.path.rpartition(f"/{self.plural}")[2].strip("/")
         if query.get("watch") == "true":
             await self._watch(query, wire)
         elif seen.method == "GET" and not name:

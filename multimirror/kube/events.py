@@ -1,0 +1,225 @@
+"""Events for people: what happened to their object, in plain words, where `kubectl describe` shows it.
+
+Recording one is a synchronous call that never waits, never fails and never slows a reconciler down; a task of its own
+sends them. The same event again only raises the count of the first. Each object has a budget (25 at once, then one
+every five minutes), and so has the whole recorder; what exceeds them, or cannot be written, is dropped and counted.
+Events are a help for people, not a record: state belongs into the object's status.
+"""
+
+import asyncio
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Final, Generic, Literal, Self, TypeVar
+
+import structlog
+
+from . import metrics
+from .client import Client
+from .errors import ApiError, NotFound
+from .limits import Limits
+from .resource import Object, Resource
+
+EVENTS: Final = Resource("", "v1", "events", "Event")
+
+_log = structlog.get_logger(__name__)
+_REMEMBERED: Final = 4096
+_LONGEST_MESSAGE: Final = 1024  # the API's own limit
+_FLUSH: Final = 5.0
+
+_Key = tuple[str, str, str, str]
+V = TypeVar("V")
+
+
+class _Recent(Generic[V]):
+    """The last few thousand entries of a dict."""
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[object, V] = OrderedDict()
+
+    def get(self, key: object) -> V | None:
+        value = self._entries.get(key)
+        if value is not None:
+            self._entries.move_to_end(key)
+        return value
+
+    def put(self, key: object, value: V) -> None:
+        self._entries[key] = value
+        self._entries.move_to_end(key)
+        if len(self._entries) > _REMEMBERED:
+            self._entries.popitem(last=False)
+
+    def pop(self, key: object) -> None:
+        self._entries.pop(key, None)
+
+
+@dataclass(slots=True)
+class _Event:
+    about: Object
+    type: str
+    reason: str
+    message: str
+    first: str
+    last: str
+    count: int = 1
+    written: str | None = None  # the name of its Event object
+
+
+class EventRecorder:
+    """Writes Events to one cluster. Use as `async with EventRecorder(client, "my-controller") as events:`."""
+
+    def __init__(
+        self,
+        client: Client,
+        component: str,
+        *,
+        instance: str = "",
+        burst: int = 25,
+        refill: float = 300.0,
+        qps: float = 20.0,
+        capacity: int = 1000,
+        wall_clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._client = client
+        self._component = component
+        self._instance = instance or component
+        self._burst, self._refill = burst, refill
+        self._capacity = capacity
+        self._wall_clock = wall_clock
+        self._limits = Limits(1, qps)
+        self._pending: OrderedDict[_Key, _Event] = OrderedDict()
+        self._known: _Recent[_Event] = _Recent()
+        self._budgets: _Recent[tuple[float, float]] = _Recent()  # uid: (left, when that was)
+        self._news = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._task: asyncio.Task[None] | None = None
+
+    def event(
+        self,
+        about: Object,
+        reason: str,
+        message: str,
+        *,
+        type: Literal["Normal", "Warning"] = "Normal",  # noqa: A002
+    ) -> None:
+        """Tell the users of `about` (as the API gave it) what happened: a CamelCase reason, and a message in words."""
+        message = message if len(message) <= _LONGEST_MESSAGE else message[: _LONGEST_MESSAGE - 3] + "..."
+        uid = about["metadata"].get("uid", "")
+        key = (uid, type, reason, message)
+        now = self._wall_clock().strftime("%Y-%m-%dT%H:%M:%SZ")
+        event = self._pending.get(key)
+        if event is not None:
+            event.count += 1
+            event.last = now
+            return
+        if len(self._pending) >= self._capacity:
+            self._drop("full")
+            return
+        if not self._allowed(uid):
+            self._drop("rate")
+            return
+        known = self._known.get(key)
+        if known is not None:
+            known.count += 1
+            known.last = now
+            self._pending[key] = known
+        else:
+            self._pending[key] = _Event(about, type, reason, message, now, now)
+        self._idle.clear()
+        self._news.set()
+
+    async def flush(self) -> None:
+        """Wait until everything recorded so far has been written or dropped."""
+        await self._idle.wait()
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.get_running_loop().create_task(self._send(), name=f"events of {self._component}")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            async with asyncio.timeout(_FLUSH):
+                await self.flush()
+        except TimeoutError:
+            metrics.EVENTS_DROPPED.labels(self._client.cluster, "stopped").inc(len(self._pending))
+        finally:
+            if self._task is not None:
+                self._task.cancel()
+                await asyncio.wait([self._task])
+                self._task = None
+
+    async def _send(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self._pending:
+                key, event = next(iter(self._pending.items()))
+                async with self._limits.slot():
+                    del self._pending[key]  # only now: until here it could still be counted up
+                    try:
+                        await self._write(event)
+                        self._known.put(key, event)
+                    except ApiError as error:
+                        self._known.pop(key)
+                        self._drop("error")
+                        _log.debug("an event was not written", cluster=self._client.cluster, error=str(error))
+            self._idle.set()
+
+    async def _write(self, event: _Event) -> None:
+        about = event.about["metadata"]
+        namespace = about.get("namespace") or "default"
+        if event.written is not None:
+            again = {"count": event.count, "lastTimestamp": event.last}
+            try:
+                await self._client.patch(EVENTS, event.written, again, namespace)
+            except NotFound:  # the server keeps Events for an hour
+                event.written, event.count, event.first = None, 1, event.last
+            else:
+                return
+        name = f"{about['name'][:220]}.{uuid.uuid4().hex[:16]}"
+        await self._client.create(EVENTS, self._object(event, name, namespace), namespace)
+        event.written = name
+
+    def _object(self, event: _Event, name: str, namespace: str) -> Object:
+        about = event.about["metadata"]
+        involved = {
+            "apiVersion": event.about.get("apiVersion"),
+            "kind": event.about.get("kind"),
+            "namespace": about.get("namespace"),
+            "name": about["name"],
+            "uid": about.get("uid"),
+            "resourceVersion": about.get("resourceVersion"),
+        }
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "involvedObject": {field: value for field, value in involved.items() if value},
+            "reason": event.reason,
+            "message": event.message,
+            "type": event.type,
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "reportingInstance": self._instance,
+            "firstTimestamp": event.first,
+            "lastTimestamp": event.last,
+            "count": event.count,
+        }
+
+    def _allowed(self, uid: str) -> bool:
+        """Each object has a budget that refills slowly."""
+        now = asyncio.get_running_loop().time()
+        left, when = self._budgets.get(uid) or (float(self._burst), now)
+        left = min(self._burst, left + (now - when) / self._refill)
+        allowed = left >= 1
+        self._budgets.put(uid, (left - 1 if allowed else left, now))
+        return allowed
+
+    def _drop(self, reason: str) -> None:
+        metrics.EVENTS_DROPPED.labels(self._client.cluster, reason).inc()

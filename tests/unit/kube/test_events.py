@@ -1,0 +1,116 @@
+"""Events for people: few, deduplicated, and never in anybody's way."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+from multimirror.kube import Client, EventRecorder
+from tests.unit.kube.servers import Seen, Server, Wire, a_thing, running, status
+from tests.unit.kube.virtual_time import virtual_time
+
+NOON = datetime(2026, 11, 16, 12, 0, 0, tzinfo=UTC)
+
+
+def writes(server: Server) -> list[tuple[str, Any]]:
+    return [(seen.method, seen.json) for seen in server.seen]
+
+
+def recorder(client: Client, **options: Any) -> EventRecorder:
+    return EventRecorder(client, "multimirror", wall_clock=lambda: NOON, **options)
+
+
+async def test_an_event_says_what_happened_to_whom(server: Server, client: Client) -> None:
+    server.then_answer(201, {})
+    async with recorder(client, instance="pod-1") as events:
+        events.event(a_thing("a"), "Dispatched", "Runs on worker-1", type="Normal")
+    method, event = writes(server)[0]
+    name = event["metadata"].pop("name")
+    assert name.startswith("a.")
+    assert method == "POST"
+    assert server.seen[0].target == "/api/v1/namespaces/default/events"
+    assert event == {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"namespace": "default"},
+        "involvedObject": {
+            "apiVersion": "example.dev/v1",
+            "kind": "Thing",
+            "namespace": "default",
+            "name": "a",
+            "uid": "uid-a",
+            "resourceVersion": "1",
+        },
+        "reason": "Dispatched",
+        "message": "Runs on worker-1",
+        "type": "Normal",
+        "source": {"component": "multimirror"},
+        "reportingComponent": "multimirror",
+        "reportingInstance": "pod-1",
+        "firstTimestamp": "2026-11-16T12:00:00Z",
+        "lastTimestamp": "2026-11-16T12:00:00Z",
+        "count": 1,
+    }
+
+
+async def test_the_same_event_again_only_counts_up(server: Server, client: Client) -> None:
+    server.then_answer(201, {})
+    async with recorder(client) as events:
+        events.event(a_thing("a"), "Waits", "No room")
+        events.event(a_thing("a"), "Waits", "No room")
+        await events.flush()
+        events.event(a_thing("a"), "Waits", "No room")
+        events.event(a_thing("b"), "Waits", "No room")
+    assert [(method, body["count"]) for method, body in writes(server)] == [("POST", 2), ("PATCH", 3), ("POST", 1)]
+    assert server.seen[1].target.endswith("/events/" + server.seen[0].json["metadata"]["name"])
+
+
+async def test_an_event_that_the_server_has_forgotten_is_written_anew(server: Server, client: Client) -> None:
+    server.then_answer(201, {})
+    server.then_answer(404, status(404, "NotFound"))
+    server.then_answer(201, {})
+    async with recorder(client) as events:
+        events.event(a_thing("a"), "Waits", "No room")
+        await events.flush()
+        events.event(a_thing("a"), "Waits", "No room")
+    assert [(method, body["count"]) for method, body in writes(server)] == [("POST", 1), ("PATCH", 2), ("POST", 1)]
+
+
+@virtual_time
+async def test_one_noisy_object_does_not_drown_the_others() -> None:
+    async with running() as server, Client(server.connection()) as client:
+        server.then_answer(201, {})
+        async with recorder(client) as events:
+            for number in range(100):
+                events.event(a_thing("noisy"), "Waits", f"Attempt {number}")
+            events.event(a_thing("quiet"), "Waits", "No room")
+            await events.flush()
+            assert len(server.seen) == 26
+            await asyncio.sleep(301)
+            events.event(a_thing("noisy"), "Waits", "Much later")
+        assert len(server.seen) == 27
+
+
+@virtual_time
+async def test_a_server_that_does_not_answer_costs_the_reconciler_nothing_and_no_memory() -> None:
+    async with running() as server, Client(server.connection()) as client:
+
+        async def stuck(_: Seen, wire: Wire) -> None:
+            await wire.silence()
+
+        server.then(stuck)
+        async with recorder(client, capacity=10) as events:
+            for number in range(1000):
+                events.event(a_thing(f"thing-{number}"), "Waits", "No room")
+            assert asyncio.get_running_loop().time() == 0
+            assert len(events._pending) == 10
+        assert asyncio.get_running_loop().time() < 10
+
+
+async def test_an_event_that_was_refused_does_not_stop_the_next(server: Server, client: Client) -> None:
+    server.then_answer(403, status(403, "Forbidden", "namespace is being terminated"))
+    server.then_answer(201, {})
+    async with recorder(client) as events:
+        events.event(a_thing("a"), "Waits", "No room")
+        events.event(a_thing("b"), "Waits", "x" * 5000)
+    assert [body["involvedObject"]["name"] for _, body in writes(server)] == ["a", "b"]
+    assert len(server.seen[1].json["message"]) == 1024
