@@ -29,9 +29,10 @@ def _install(options: argparse.Namespace, wanted: versions.Version | None) -> in
     if options.source == "auto" and (found := present(wanted)):
         print(f"Kubernetes {found.version}: all binaries are there ({found['kube-apiserver'].parent})")
         return 0
+    server = present(wanted, ["kube-apiserver"])  # envtest's assets, say: what is missing has to match it
     try:
         installed = install(
-            wanted or versions.DEFAULT,
+            wanted or (server.version if server else versions.DEFAULT),
             source=options.source,
             release=Release(options.release_url.rstrip("/"), options.etcd_url.rstrip("/")),
         )

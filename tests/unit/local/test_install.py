@@ -243,6 +243,21 @@ def test_the_command_fills_the_cache_once(site: Site, capsys: pytest.CaptureFixt
     assert f"kube-scheduler {cache / 'kube-scheduler'}" in capsys.readouterr().out
 
 
+def test_what_is_missing_is_installed_in_the_version_of_the_api_server_that_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assets = tmp_path / "assets"
+    assets.mkdir()
+    (assets / "kube-apiserver").write_text("#!/bin/sh\necho 'Kubernetes v1.35.1'\n")
+    (assets / "kube-apiserver").chmod(0o755)
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(assets))
+    monkeypatch.setenv("PATH", "/bin")
+    urls = ["--release-url", "http://127.0.0.1:9", "--etcd-url", "http://127.0.0.1:9"]
+    assert main(["install", *urls]) == 1
+    assert (tmp_path / "cache" / "multimirror" / "bin" / "1.35.1").is_dir()
+    assert not (tmp_path / "cache" / "multimirror" / "bin" / str(V)).exists()
+
+
 def test_staging_modules_are_sent_to_the_versions_published_with_the_release() -> None:
     settings = "module k8s.io/kubernetes\n\ngo 1.25.0\n\ngodebug default=go1.25\n\n"
     upstream = f"{settings}replace k8s.io/api => ./staging/src/k8s.io/api\n"
