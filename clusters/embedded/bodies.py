@@ -8,6 +8,7 @@ import orjson
 import yaml
 
 from clusters.embedded import errors
+from clusters.embedded.custom import CustomResources
 from clusters.embedded.http import Request
 from clusters.embedded.kinds import Kind
 from clusters.embedded.schemas import Findings, MismatchError, clean
@@ -64,18 +65,24 @@ def parse_body(request: Request) -> Object:
 
 
 def check_type(obj: Object, kind: Kind) -> None:
-    """The object must be of the kind that is served at this address."""
-    found_version, found_kind = obj.get("apiVersion", ""), obj.get("kind", "")
-    if not found_kind:
-        raise errors.bad_request("Object 'Kind' is missing in the request body")
-    if not found_version:
-        raise errors.bad_request("Object 'apiVersion' is missing in the request body")
-    if found_kind != kind.kind or found_version != kind.api_version:
+    """The object must be of the kind that is served at this address; a built-in one need not say so."""
+    if kind.custom:
+        for key in ("Kind", "apiVersion"):
+            if not obj.get(key[0].lower() + key[1:]):
+                raise errors.bad_request(f"Object '{key}' is missing in the request body")
+    found_version = obj.setdefault("apiVersion", kind.api_version) or kind.api_version
+    found_kind = obj.setdefault("kind", kind.kind) or kind.kind
+    if found_version != kind.api_version:
         raise errors.bad_request(
-            f'{found_kind} in version "{found_version}" cannot be handled as a {kind.kind}: '
-            f"the object provided is unrecognized (must be of type {kind.kind}): "
-            f"expected {kind.api_version}, Kind={kind.kind}"
+            f"the API version in the data ({found_version}) does not match the expected API version "
+            f"({kind.api_version})"
         )
+    if found_kind != kind.kind:
+        raise errors.bad_request(
+            f'{found_kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
+            f"converting ({found_kind}) to ({kind.kind}): unknown conversion"
+        )
+    obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
 
 
 def check_address(obj: Object, kind: Kind, namespace: str | None, name: str | None) -> None:
@@ -100,7 +107,10 @@ def shaped(obj: Object, kind: Kind, request: Request, warnings: list[str], *, fi
         raise errors.bad_request(_cannot(kind, "metadata must be an object"))
     findings = Findings(fill=fill)
     try:
-        kept: Object = clean(obj, kind.shape, findings)
+        if isinstance(kind.strategy, CustomResources):
+            kept = kind.strategy.pruned(obj, findings.unknown)
+        else:
+            kept = clean(obj, kind.shape, findings)
     except MismatchError as error:
         raise errors.bad_request(_cannot(kind, str(error))) from error
     if findings.unknown:

@@ -73,7 +73,7 @@ class Clock:
 
 def as_served(kind: Kind, item: Item) -> bytes:
     """An item's bytes in the version that was asked for."""
-    if kind.storage:
+    if item.data.startswith(kind.prefix):
         return item.data
     _, _, rest = item.data.partition(b'"metadata"')
     return kind.prefix + b'"metadata"' + rest

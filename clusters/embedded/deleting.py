@@ -121,6 +121,8 @@ class Deleter:
                 return current
             policy = kind.strategy.default_propagation
         rest = [each for each in current if each not in {ORPHAN, FOREGROUND}]
+        if "deletionTimestamp" not in obj["metadata"]:
+            rest += [each for each in kind.strategy.finalizers_on_deletion if each not in rest]
         return [*rest, *_FINALIZERS[policy]]
 
     def is_over(self, kind: Kind, obj: Object) -> bool:

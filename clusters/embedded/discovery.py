@@ -80,17 +80,17 @@ class Discovery:
         return None
 
     def _groups(self) -> list[str]:
-        return list(dict.fromkeys(kind.group for kind in self._kinds if kind.group))
+        return list(dict.fromkeys(kind.group for kind in self._kinds if kind.group and kind.served))
 
     def _versions(self, group: str) -> list[str]:
-        return list(dict.fromkeys(kind.version for kind in self._kinds if kind.group == group))
+        return list(dict.fromkeys(kind.version for kind in self._kinds if kind.group == group and kind.served))
 
     def _group(self, group: str) -> dict[str, Any]:
         versions = [{"groupVersion": f"{group}/{each}", "version": each} for each in self._versions(group)]
         return {"name": group, "versions": versions, "preferredVersion": versions[0]}
 
     def _of(self, group: str, version: str) -> list[Kind]:
-        return [kind for kind in self._kinds if kind.group == group and kind.version == version]
+        return [kind for kind in self._kinds if (kind.group, kind.version) == (group, version) and kind.served]
 
     def _resources(self, group: str, version: str) -> Response:
         kinds = self._of(group, version)

@@ -100,6 +100,9 @@ class Strategy:
         """Seconds between a deletion's mark and its end, for kinds that stop gracefully."""
         return None
 
+    finalizers_on_deletion: ClassVar[tuple[str, ...]] = ()
+    """What the server itself waits for when an object is deleted."""
+
     def can_go(self, obj: Object) -> bool:
         """Whether nothing but finalizers holds a marked object back."""
         return True
@@ -141,12 +144,18 @@ class Kind:
     """Printer columns of a custom resource."""
     storage: bool = True
     """Stored objects are of this version, so their bytes can be sent as they are."""
+    served: bool = True
+    """A stored version that is not served is known to controllers alone."""
+    stored_version: str = ""
+    """The apiVersion of stored objects."""
     openapi: dict[str, Any] | None = None
+    """The schema in a custom resource's definition."""
     prefix: bytes = field(init=False)
     """What the bytes of every stored object start with."""
 
     def __post_init__(self) -> None:
         self.singular = self.singular or self.kind.lower()
+        self.stored_version = self.stored_version or self.api_version
         self.prefix = f'{{"kind":"{self.kind}","apiVersion":"{self.api_version}",'.encode()
 
     @property
@@ -178,7 +187,8 @@ class Kinds:
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:
         """The kind that is served there."""
-        return self._served.get((group, version, plural))
+        kind = self._served.get((group, version, plural))
+        return kind if kind is not None and kind.served else None
 
     def stored(self, group: str, plural: str) -> Kind | None:
         """The version that is stored."""

@@ -13,17 +13,19 @@ from typing import Any, Final
 
 import orjson
 
-from clusters.embedded import errors
+from clusters.embedded import custom, errors
 from clusters.embedded.admission import Admission
 from clusters.embedded.authentication import ADMINISTRATOR, Authenticator
-from clusters.embedded.context import Clock
+from clusters.embedded.context import Clock, Context
 from clusters.embedded.deleting import Deleter
 from clusters.embedded.discovery import VERSION, Discovery
 from clusters.embedded.http import JSON, Answer, Request, Response
-from clusters.embedded.kinds import Kinds
+from clusters.embedded.kinds import Kind, Kinds
 from clusters.embedded.persistence import SqliteJournal
+from clusters.embedded.pod_endpoints import PodEndpoints
 from clusters.embedded.protocol import Connection
 from clusters.embedded.reading import Reader
+from clusters.embedded.reviews import Reviews
 from clusters.embedded.routing import Router
 from clusters.embedded.store import Event, Store
 from clusters.embedded.strategies import builtin_kinds
@@ -58,18 +60,23 @@ class ApiServer:
         self._journal = SqliteJournal(options.data_dir, sync=options.sync) if options.data_dir else None
         self.store = Store(window=options.history, journal=self._journal)
         self.kinds = Kinds(self.store)
-        self.kinds.add(builtin_kinds(self.store))
+        self.kinds.add(builtin_kinds(self.store, options.clock.now))
         self._watches = Watches(bookmark_interval=options.bookmark_interval)
         clock = options.clock
         self._authenticator = Authenticator(token, key, self._account_uid, clock.time)
         self.webhooks = Webhooks(self.kinds, clock)
-        namespaces = self.kinds.find("", "v1", "namespaces")
-        assert namespaces is not None
-        admission = Admission(clock, namespaces.table, self.webhooks)
+        admission = Admission(self.kinds, self.webhooks)
         deleter = Deleter(clock, admission)
-        self.router = Router(
-            self.kinds, Reader(self._watches, Tables(clock)), Writer(clock, admission, deleter), deleter
-        )
+        writer = Writer(clock, admission, deleter)
+        self.router = Router(self.kinds, Reader(self._watches, Tables(clock)), writer, deleter)
+        self._pods = PodEndpoints(self.kinds, clock, writer, deleter)
+        self._pods.register(self.router)
+        Reviews(self._authenticator).register(self.router)
+        self.router.subresources["PUT", "namespaces", "finalize"] = writer.finalize
+        self._deleter = deleter
+        definitions = self.kinds.stored(custom.GROUP, "customresourcedefinitions")
+        assert definitions is not None
+        custom.CustomKinds(self.kinds, definitions, self._delete_all)
         self._discovery = Discovery(self.kinds)
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
@@ -102,6 +109,7 @@ class ApiServer:
                     connection.abort()
             self._server = None
         await self.webhooks.close()
+        await self._pods.close()
         if self._journal:
             self._journal.close()
             self._journal = None
@@ -169,6 +177,13 @@ class ApiServer:
             raise errors.no_such_path()
         kind.table.subscribers.append(call)
         return lambda: kind.table.subscribers.remove(call)
+
+    def _delete_all(self, kind: Kind) -> None:
+        """Delete every object of a kind, as its definition's deletion asks."""
+        for item in list(kind.table.scan()):
+            namespace, _, name = item.key.rpartition("/")
+            request = _request("DELETE", "", None, {}, {})
+            self._deleter.delete_item(Context(request, kind, namespace or None, name), item, {})
 
     def _account_uid(self, namespace: str, name: str) -> str | None:
         accounts = self.kinds.find("", "v1", "serviceaccounts")

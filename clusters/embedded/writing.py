@@ -88,6 +88,7 @@ class Writer:
             raise errors.already_exists(kind.group, kind.plural, name)
         if ctx.dry_run:
             return ctx.respond(201, _encoded(obj))
+        obj["apiVersion"] = kind.stored_version
         return ctx.respond(201, as_served(kind, kind.table.put(key, obj)))
 
     # --- update
@@ -119,6 +120,11 @@ class Writer:
             return shaped(make(old), ctx.kind, ctx.request, ctx.warnings)
 
         return self.change(ctx, patched, manage=not applies)
+
+    def finalize(self, ctx: Context) -> Answer | Awaitable[Answer]:
+        """PUT of a namespace's `finalize`: which finalizers of its spec are left."""
+        left = (parse_body(ctx.request).get("spec") or {}).get("finalizers") or []
+        return self.change(ctx, lambda old: {**old, "spec": {"finalizers": left} if left else {}})
 
     def change(self, ctx: Context, make: Maker, manage: bool = True) -> Answer | Awaitable[Answer]:
         """Change the stored object into what `make` makes of it."""
@@ -154,15 +160,18 @@ class Writer:
             raise errors.conflict(kind.group, kind.plural, ctx.name or "", why)
         new["kind"], new["apiVersion"] = kind.kind, kind.api_version
         prepare_update(new, old)
-        prepare = strategy.prepare_status if ctx.subresource == "status" else strategy.prepare_update
-        new = prepare(new, old)
+        if ctx.subresource == "status":
+            new = strategy.prepare_status(new, old)
+        elif not ctx.subresource:
+            new = strategy.prepare_update(new, old)
         if manage:
             self._ownership.record(ctx, new, old)
         return ordered(new)
 
     def _check(self, ctx: Context, new: Object, old: Object) -> None:
         strategy = ctx.kind.strategy
-        if ctx.subresource == "status":
+        self._admission.check_update(ctx, new, old)
+        if ctx.subresource:
             problems = strategy.status_problems(new, old)
         else:
             problems = strategy.update_problems(new, old)
@@ -172,12 +181,12 @@ class Writer:
 
     def _keep(self, ctx: Context, item: Item, new: Object, old: Object) -> Answer:
         kind = ctx.kind
-        if not kind.storage:
-            new["apiVersion"] = old["apiVersion"]
+        new["apiVersion"] = old["apiVersion"]
         if new == old:
             return ctx.respond(200, as_served(kind, item))
         if ctx.dry_run:
-            return ctx.respond(200, _encoded(new))
+            return ctx.respond(200, _encoded({**new, "apiVersion": kind.api_version}))
+        new["apiVersion"] = kind.stored_version
         if self._deleter.is_over(kind, new):
             return ctx.respond(200, as_served(kind, kind.table.remove(ctx.key, new)))
         return ctx.respond(200, as_served(kind, kind.table.put(ctx.key, new)))

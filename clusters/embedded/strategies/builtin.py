@@ -1,7 +1,9 @@
 """The built-in kinds: where they are served, how they are called, what is particular to them."""
 
+from collections.abc import Callable
 from typing import Final
 
+from clusters.embedded.custom import Definitions
 from clusters.embedded.kinds import Kind, Strategy
 from clusters.embedded.schemas import builtin
 from clusters.embedded.store import Store
@@ -9,6 +11,7 @@ from clusters.embedded.strategies import simple
 from clusters.embedded.strategies.jobs import CronJobs, Jobs
 from clusters.embedded.strategies.namespaces import Namespaces
 from clusters.embedded.strategies.pods import Pods
+from clusters.embedded.strategies.workloads import PodGroups, Workloads
 
 _PACKAGES: Final = {
     "": "io.k8s.api.core",
@@ -57,9 +60,13 @@ def make_kind(
     return made
 
 
-def builtin_kinds(store: Store) -> list[Kind]:
+def builtin_kinds(store: Store, now: Callable[[], str]) -> list[Kind]:
     """All of them."""
-    rbac, registration = "rbac.authorization.k8s.io/v1", "admissionregistration.k8s.io/v1"
+    rbac, registration, authorization = (
+        "rbac.authorization.k8s.io/v1",
+        "admissionregistration.k8s.io/v1",
+        "authorization.k8s.io/v1",
+    )
     return [
         make_kind(
             store,
@@ -107,6 +114,16 @@ def builtin_kinds(store: Store) -> list[Kind]:
             subresources=("status",),
         ),
         make_kind(store, "coordination.k8s.io/v1", "leases", "Lease", simple.Leases()),
+        make_kind(store, "scheduling.k8s.io/v1alpha2", "workloads", "Workload", Workloads(), short="wl"),
+        make_kind(
+            store,
+            "scheduling.k8s.io/v1alpha2",
+            "podgroups",
+            "PodGroup",
+            PodGroups(),
+            short="pg",
+            subresources=("status",),
+        ),
         make_kind(store, rbac, "roles", "Role", simple.Rules()),
         make_kind(store, rbac, "rolebindings", "RoleBinding", simple.Rules()),
         make_kind(store, rbac, "clusterroles", "ClusterRole", simple.Rules(), namespaced=False),
@@ -128,5 +145,27 @@ def builtin_kinds(store: Store) -> list[Kind]:
             simple.Webhooks(),
             namespaced=False,
             categories=("api-extensions",),
+        ),
+        make_kind(
+            store,
+            "apiextensions.k8s.io/v1",
+            "customresourcedefinitions",
+            "CustomResourceDefinition",
+            Definitions(now),
+            short="crd crds",
+            namespaced=False,
+            categories=("api-extensions",),
+            subresources=("status",),
+        ),
+        *(
+            make_kind(store, api_version, plural, kind, Strategy(), namespaced=namespaced, verbs=("create",))
+            for api_version, plural, kind, namespaced in (
+                ("authentication.k8s.io/v1", "tokenreviews", "TokenReview", False),
+                ("authentication.k8s.io/v1", "selfsubjectreviews", "SelfSubjectReview", False),
+                (authorization, "selfsubjectaccessreviews", "SelfSubjectAccessReview", False),
+                (authorization, "selfsubjectrulesreviews", "SelfSubjectRulesReview", False),
+                (authorization, "subjectaccessreviews", "SubjectAccessReview", False),
+                (authorization, "localsubjectaccessreviews", "LocalSubjectAccessReview", True),
+            )
         ),
     ]
