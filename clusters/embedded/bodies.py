@@ -13,7 +13,7 @@ from clusters.embedded.http import Request
 from clusters.embedded.kinds import Kind
 from clusters.embedded.schemas import Findings, MismatchError, clean
 from clusters.embedded.store import Object
-from multimirror.batch.errors import not_supported
+from multimirror.batch.errors import invalid, not_supported
 
 _ACCEPTED: Final = ("application/json", "application/yaml")
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -77,6 +77,9 @@ def check_type(obj: Object, kind: Kind) -> None:
             f"the API version in the data ({found_version}) does not match the expected API version "
             f"({kind.api_version})"
         )
+    if found_kind != kind.kind and kind.custom:
+        name = (obj.get("metadata") or {}).get("name", "")
+        raise errors.invalid(kind.group, found_kind, name, [invalid("kind", found_kind, f"must be {kind.kind}")])
     if found_kind != kind.kind:
         raise errors.bad_request(
             f'{found_kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '
@@ -113,6 +116,8 @@ def shaped(obj: Object, kind: Kind, request: Request, warnings: list[str], *, fi
             kept = clean(obj, kind.shape, findings)
     except MismatchError as error:
         raise errors.bad_request(_cannot(kind, str(error))) from error
+    if kind.to_stored:
+        kept = kind.to_stored(kept)
     if findings.unknown:
         report_unknown([f'unknown field "{field}"' for field in findings.unknown], kind, request, warnings)
     kept.setdefault("metadata", {})

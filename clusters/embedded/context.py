@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+import orjson
+
 from clusters.embedded import errors
 from clusters.embedded.http import Request, Response
 from clusters.embedded.kinds import Kind
@@ -75,5 +77,7 @@ def as_served(kind: Kind, item: Item) -> bytes:
     """An item's bytes in the version that was asked for."""
     if item.data.startswith(kind.prefix):
         return item.data
+    if kind.from_stored:
+        return orjson.dumps(kind.from_stored(item.decode()))
     _, _, rest = item.data.partition(b'"metadata"')
     return kind.prefix + b'"metadata"' + rest

@@ -148,6 +148,10 @@ class Kind:
     """A stored version that is not served is known to controllers alone."""
     stored_version: str = ""
     """The apiVersion of stored objects."""
+    from_stored: Callable[[Object], Object] | None = None
+    """For a kind that shows another's objects: how an object looks here."""
+    to_stored: Callable[[Object], Object] | None = None
+    """And how what is written here is stored."""
     openapi: dict[str, Any] | None = None
     """The schema in a custom resource's definition."""
     prefix: bytes = field(init=False)
@@ -192,7 +196,8 @@ class Kinds:
 
     def stored(self, group: str, plural: str) -> Kind | None:
         """The version that is stored."""
-        return next((k for k in self if k.group == group and k.plural == plural and k.storage), None)
+        found = (kind for kind in self if kind.group == group and kind.plural == plural and kind.storage)
+        return next(found, None)
 
     def by_kind(self, api_version: str, kind: str) -> Kind | None:
         """The kind of that name, as owner references give it."""

@@ -5,6 +5,7 @@ too. A kubelet's certificate is not checked, as by an API server that was given 
 """
 
 import asyncio
+import copy
 from collections.abc import Awaitable
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ import aiohttp
 from clusters.embedded import errors
 from clusters.embedded.bodies import parse_body
 from clusters.embedded.context import Clock, Context
-from clusters.embedded.deleting import Deleter
+from clusters.embedded.deleting import Deleter, check_preconditions
 from clusters.embedded.http import Answer, Response, Sink, Stream
 from clusters.embedded.kinds import Kinds
 from clusters.embedded.routing import Router
@@ -60,6 +61,7 @@ class PodEndpoints:
             raise errors.conflict("", "pods/binding", ctx.name or "", why)
 
         def bound(old: Object) -> Object:
+            old = copy.deepcopy(old)
             condition = {"type": "PodScheduled", "status": "True", "lastProbeTime": None}
             condition["lastTransitionTime"] = self._clock.now()
             old["spec"]["nodeName"] = target
@@ -74,8 +76,26 @@ class PodEndpoints:
         """Delete the pod, as somebody who is allowed to disrupt it."""
         body = parse_body(ctx.request)
         options: dict[str, Any] = body.get("deleteOptions") or {}
+        check_preconditions(ctx.kind, ctx.item().decode(), options)
+        if not ctx.dry_run:
+            status = Context(ctx.request, ctx.kind, ctx.namespace, ctx.name, "status")
+            self._writer.change(status, self._disrupted)
         self._deleter.delete_item(ctx, ctx.item(), options)
         return Response.json(201, SUCCESS)
+
+    def _disrupted(self, pod: Object) -> Object:
+        pod = copy.deepcopy(pod)
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "lastProbeTime": None,
+            "lastTransitionTime": self._clock.now(),
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+        }
+        others = [each for each in pod["status"].get("conditions") or () if each["type"] != "DisruptionTarget"]
+        pod["status"]["conditions"] = [*others, condition]
+        return pod
 
     def log(self, ctx: Context) -> Answer | Awaitable[Answer]:
         """A container's log."""
@@ -83,7 +103,7 @@ class PodEndpoints:
         container = self._container(ctx, pod)
         node = pod["spec"].get("nodeName")
         if not node:
-            return Response(200, b"", _PLAIN)
+            return Response(204, b"", _PLAIN)
         return self._read(ctx, pod, container, node)
 
     def _container(self, ctx: Context, pod: Object) -> str:

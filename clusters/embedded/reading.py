@@ -126,7 +126,7 @@ def encode_list(kind: Kind, items: list[Item], version: int, more: dict[str, Any
         kind.api_version.encode(),
         metadata,
     )
-    if kind.custom or not kind.storage:
+    if kind.custom or not kind.storage:  # converted, or by custom to be shown with its type
         body = b",".join([as_served(kind, item) for item in items])
     elif items:
         # The items of a built-in list do not repeat their type.

@@ -58,7 +58,10 @@ def _field_test(kind: Kind, field: str, equal: bool, value: str) -> Test:
     if field == "metadata.namespace" and kind.namespaced:
         return lambda item: (item.key.rpartition("/")[0] == value) is equal
     if field not in kind.strategy.selectable:
-        if kind.custom or not kind.strategy.selectable:
-            raise ValueError(f"field label not supported: {field}")
-        raise ValueError(f'field label "{field}" not supported for {kind.kind}')
+        if not kind.strategy.selectable:
+            known = '"metadata.name", "metadata.namespace"' if kind.namespaced else '"metadata.name"'
+            raise ValueError(f'"{field}" is not a known field selector: only {known}')
+        if kind.group == "batch":
+            raise ValueError(f'field label "{field}" not supported for {kind.kind}')
+        raise ValueError(f"field label not supported: {field}")
     return lambda item: (item.fields.get(field, "") == value) is equal

@@ -64,7 +64,7 @@ class ApiServer:
         self._watches = Watches(bookmark_interval=options.bookmark_interval)
         clock = options.clock
         self._authenticator = Authenticator(token, key, self._account_uid, clock.time)
-        self.webhooks = Webhooks(self.kinds, clock)
+        self.webhooks = Webhooks(self.kinds)
         admission = Admission(self.kinds, self.webhooks)
         deleter = Deleter(clock, admission)
         writer = Writer(clock, admission, deleter)

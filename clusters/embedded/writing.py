@@ -48,7 +48,7 @@ class Writer:
         obj = shaped(obj, ctx.kind, ctx.request, ctx.warnings)
         check_address(obj, ctx.kind, ctx.namespace, ctx.name)
         if obj["metadata"].get("resourceVersion"):
-            raise errors.bad_request("resourceVersion should not be set on objects to be created")
+            raise errors.StatusError(500, "", "resourceVersion should not be set on objects to be created")
         self._admission.check_create(ctx, obj)
         if self._admission.awaits(ctx, "CREATE"):
             return self._create_awaiting(ctx, obj, manage)

@@ -142,7 +142,7 @@ def _version_problems(versions: list[dict[str, Any]]) -> list[FieldError]:
         schema = (each.get("schema") or {}).get("openAPIV3Schema")
         where = f"{field}[{index}].schema.openAPIV3Schema"
         if schema is None:
-            problems.append(required(where, "schemas are required"))
+            problems.append(required(where))
         elif not schema.get("type"):
             problems.append(required(f"{where}.type", "must not be empty at the root"))
         elif schema["type"] != "object":

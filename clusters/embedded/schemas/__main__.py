@@ -16,6 +16,7 @@ ROOTS: Final = (
     "core.v1: Namespace Pod Node Event Secret ConfigMap ServiceAccount Binding",
     "batch.v1: Job CronJob",
     "coordination.v1: Lease",
+    "events.v1: Event",
     "policy.v1: Eviction",
     "scheduling.v1alpha2: Workload PodGroup",
     "rbac.v1: Role RoleBinding ClusterRole ClusterRoleBinding",

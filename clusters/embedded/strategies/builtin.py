@@ -8,6 +8,7 @@ from clusters.embedded.kinds import Kind, Strategy
 from clusters.embedded.schemas import builtin
 from clusters.embedded.store import Store
 from clusters.embedded.strategies import simple
+from clusters.embedded.strategies.events import from_core, to_core
 from clusters.embedded.strategies.jobs import CronJobs, Jobs
 from clusters.embedded.strategies.namespaces import Namespaces
 from clusters.embedded.strategies.pods import Pods
@@ -16,6 +17,7 @@ from clusters.embedded.strategies.workloads import PodGroups, Workloads
 _PACKAGES: Final = {
     "": "io.k8s.api.core",
     "batch": "io.k8s.api.batch",
+    "events.k8s.io": "io.k8s.api.events",
     "coordination.k8s.io": "io.k8s.api.coordination",
     "rbac.authorization.k8s.io": "io.k8s.api.rbac",
     "admissionregistration.k8s.io": "io.k8s.api.admissionregistration",
@@ -57,6 +59,16 @@ def make_kind(
     )
     if verbs is not None:
         made.verbs = verbs
+    return made
+
+
+def _events_view(store: Store) -> Kind:
+    """The events of the core group once more: read and created here under other names."""
+    made = make_kind(store, "events.k8s.io/v1", "events", "Event", simple.Events(), short="ev")
+    made.table = store.table("events", made.strategy.fields)
+    made.storage, made.stored_version = False, "v1"
+    made.from_stored, made.to_stored = from_core, to_core
+    made.verbs = ("create", "delete", "deletecollection", "get", "list", "watch")
     return made
 
 
@@ -113,6 +125,7 @@ def builtin_kinds(store: Store, now: Callable[[], str]) -> list[Kind]:
             categories=("all",),
             subresources=("status",),
         ),
+        _events_view(store),
         make_kind(store, "coordination.k8s.io/v1", "leases", "Lease", simple.Leases()),
         make_kind(store, "scheduling.k8s.io/v1alpha2", "workloads", "Workload", Workloads(), short="wl"),
         make_kind(

@@ -19,11 +19,14 @@ class ConfigMaps(Strategy):
         data, binary = obj.get("data") or {}, obj.get("binaryData") or {}
         problems = [_key_problem("data", key) for key in data if not _is_key(key)]
         problems += [_key_problem("binaryData", key) for key in binary if not _is_key(key)]
+        problems += [
+            invalid(f"data[{key}]", key, "duplicate of key present in binaryData") for key in data if key in binary
+        ]
         size = sum(len(value.encode()) for value in data.values()) + sum(
             len(value) * 3 // 4 for value in binary.values()
         )
         if size > _TOO_LONG:
-            problems.append(too_long("", _TOO_LONG))
+            problems.append(too_long("[]", _TOO_LONG))
         return problems
 
     def validate_update(self, new: Object, old: Object) -> list[FieldError]:
