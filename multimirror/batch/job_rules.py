@@ -76,7 +76,8 @@ def _validate_generated_selector(metadata: Json, spec: Json, *, prefixed: bool) 
             errors.append(required(field, f"must be '{value}'"))
         elif labels[key] != value:
             errors.append(invalid(field, labels[key], f"must be '{value}'"))
-    if not selector_matches(selector, expected):  # O6
+    # A selector that is wrong in itself is told so by O8, and matched against nothing.
+    if not validate_label_selector(selector, "") and not selector_matches(selector, expected):  # O6
         errors.append(invalid("spec.selector", selector, "`selector` not auto-generated"))
     return errors
 
@@ -89,7 +90,8 @@ def _validate_spec(spec: Json, *, any_value: bool) -> list[FieldError]:
     else:  # O8
         errors += validate_label_selector(selector, "spec.selector", any_value=any_value)
     labels = (spec["template"].get("metadata") or {}).get("labels")
-    if not selector_matches(selector, labels):  # O9
+    readable = selector is None or not validate_label_selector(selector, "")
+    if readable and not selector_matches(selector, labels):  # O9
         field = "spec.template.metadata.labels"
         errors.append(invalid(field, labels, "`selector` does not match template `labels`"))
     return errors

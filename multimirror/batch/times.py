@@ -6,6 +6,7 @@ order of the instants; only other forms (offsets, fractions) are parsed.
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 _CANONICAL_LENGTH: Final = len("2026-01-01T00:00:00Z")
@@ -14,10 +15,9 @@ _RFC3339: Final = re.compile(
 )
 
 
+@lru_cache(maxsize=4096)
 def canonical(text: str) -> str:
     """The timestamp in UTC with whole seconds, as the server stores and prints it. Raises ValueError if it is none."""
-    if _is_canonical(text):
-        return text
     return format_time(_parse(text)[0])
 
 
@@ -34,16 +34,6 @@ def earlier(one: str, other: str) -> bool:
     if _is_canonical(one) and _is_canonical(other):
         return one < other
     return _parse(one) < _parse(other)
-
-
-def is_timestamp(text: object) -> bool:
-    if not isinstance(text, str):
-        return False
-    try:
-        _parse(text)
-    except ValueError:
-        return False
-    return True
 
 
 def format_time(time: datetime) -> str:
@@ -66,6 +56,6 @@ def _parse(text: str) -> tuple[datetime, str]:
         if match[8]:
             offset = timedelta(hours=int(match[9]), minutes=int(match[10]))
             time += -offset if match[8] == "+" else offset
-    except OverflowError as error:
+    except (ValueError, OverflowError) as error:
         raise ValueError(f"not an RFC 3339 timestamp: {text!r}") from error
     return time, (match[7] or "").rstrip("0")
