@@ -51,16 +51,16 @@ def default_job_template(spec: Json) -> None:
 
 def prepare_job_create(job: Json) -> Json:
     """A new Job, ready to be judged and stored. Its name and uid must have been given to it already."""
-    shares_labels = not (job.get("metadata") or {}).get("labels")
+    given = (job.get("metadata") or {}).get("labels")
     job = default_job(job)
     metadata, spec = job["metadata"], job["spec"]
     metadata["generation"] = 1
+    shares_labels = not given and "labels" in (spec["template"].get("metadata") or {})
     if not spec["manualSelector"]:
         _generate_selector(metadata, spec)
-    labels = (spec["template"].get("metadata") or {}).get("labels")
-    if labels and shares_labels:
-        # A Job without labels of its own has its template's, the generated ones included.
-        metadata["labels"] = dict(labels)
+    if shares_labels:
+        # To the server the Job's labels and its template's are one map here: what is generated shows in both.
+        metadata["labels"] = dict(spec["template"]["metadata"]["labels"])
     job["status"] = {}
     return job
 

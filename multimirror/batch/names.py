@@ -19,12 +19,16 @@ _QUALIFIED_PATTERN: Final = re.compile(_QUALIFIED)
 _LABEL_VALUE_PATTERN: Final = re.compile(_LABEL_VALUE)
 _DOMAIN_PATH_PATTERN: Final = re.compile(_DOMAIN_PATH)
 
-EMPTY: Final = "must be non-empty"
+_EMPTY: Final = "must be non-empty"
 
 
 def dns_label(value: str) -> list[str]:
-    complaints = _at_most(63, value)
-    if not _LABEL_PATTERN.fullmatch(value):
+    complaints = _at_most(63, value, "characters")
+    if _LABEL_PATTERN.fullmatch(value):
+        return complaints
+    if _SUBDOMAIN_PATTERN.fullmatch(value):
+        complaints.append("must not contain dots")
+    else:
         text = (
             "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
             "and must start and end with an alphanumeric character"
@@ -33,8 +37,8 @@ def dns_label(value: str) -> list[str]:
     return complaints
 
 
-def dns_subdomain(value: str) -> list[str]:
-    complaints = _at_most(253, value)
+def dns_subdomain(value: str, unit: str = "characters") -> list[str]:
+    complaints = _at_most(253, value, unit)
     if not _SUBDOMAIN_PATTERN.fullmatch(value):
         text = (
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
@@ -56,18 +60,20 @@ def qualified_name(value: str) -> list[str]:
         "123-abc",
     )
     if "/" in prefix:
-        return [f"a qualified name {text} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+        return [f"a valid label key {text} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
     complaints = []
     if slash:
-        complaints += [f"prefix part {complaint}" for complaint in (dns_subdomain(prefix) if prefix else [EMPTY])]
-    complaints += [f"name part {complaint}" for complaint in (_at_most(63, name) if name else [EMPTY])]
+        complaints += [
+            f"prefix part {complaint}" for complaint in (dns_subdomain(prefix, "bytes") if prefix else [_EMPTY])
+        ]
+    complaints += [f"name part {complaint}" for complaint in (_at_most(63, name, "bytes") if name else [_EMPTY])]
     if not _QUALIFIED_PATTERN.fullmatch(name):
         complaints.append(f"name part {text}")
     return complaints
 
 
 def label_value(value: str) -> list[str]:
-    complaints = _at_most(63, value)
+    complaints = _at_most(63, value, "bytes")
     if not _LABEL_VALUE_PATTERN.fullmatch(value):
         text = (
             "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
@@ -89,8 +95,9 @@ def size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-def _at_most(limit: int, value: str) -> list[str]:
-    return [f"must be no more than {limit} bytes"] if size(value) > limit else []
+def _at_most(limit: int, value: str, unit: str) -> list[str]:
+    # The limit is always in bytes; what the server calls them depends on which of its validators speaks.
+    return [f"must be no more than {limit} {unit}"] if size(value) > limit else []
 
 
 def _pattern_text(text: str, pattern: str, *examples: str) -> str:

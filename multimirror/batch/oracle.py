@@ -12,6 +12,7 @@ the messages, as far as they do not print a whole template, a uid, or more than 
 
 import argparse
 import gzip
+import re
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,6 +30,7 @@ from multimirror.batch.types import Json
 
 _LINE_LIMIT: Final = 2000
 _CUT: Final = " … "
+_UID: Final = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _GENERATED: Final = ("uid", "creationTimestamp", "resourceVersion")
 
 
@@ -140,13 +142,15 @@ def _same_messages(server: list[tuple[str, str, str]], ours: list[tuple[str, str
 
 def same_message(server: str, ours: str) -> bool:
     """Whether a recorded message, perhaps shortened, and another are the same but for the values that they print."""
+    # The uid of a Job that was refused is not recorded.
+    server, ours = _UID.sub("uid", server), _UID.sub("uid", ours)
     if server == ours:
         return True
     if _CUT in server:
         # Shortened in the middle: what is left of it must still begin and end alike.
         head, _, tail = server.partition(_CUT)
         return ours.endswith(_ending(tail)) and ours.startswith(head[: len("Invalid value: ")])
-    # A printed object has uids in it; its fixed text follows the last brace.
+    # The fixed text of a message follows the last brace of a printed object.
     return "}" in server and "}" in ours and _ending(server) == _ending(ours)
 
 

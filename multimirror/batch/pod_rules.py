@@ -39,6 +39,8 @@ def validate_pod_spec(spec: Json, field: str) -> list[FieldError]:
     errors += _choice(spec, "restartPolicy", RESTART_POLICIES, field)
     errors += _choice(spec, "dnsPolicy", _DNS_POLICIES, field)
     errors += validate_labels(spec.get("nodeSelector"), f"{field}.nodeSelector")
+    if spec.get("dnsPolicy") == "None" and not (spec.get("dnsConfig") or {}).get("nameservers"):
+        errors.append(_missing_nameservers(spec.get("dnsConfig"), f"{field}.dnsConfig"))
     errors += _validate_scheduling_gates(spec.get("schedulingGates") or [], f"{field}.schedulingGates")
     for key in ("serviceAccountName", "nodeName"):
         if value := spec.get(key):
@@ -113,10 +115,7 @@ def _validate_variable(variable: Json, field: str) -> list[FieldError]:
         return [required(f"{field}.name")]
     errors = []
     if "=" in name or not (name.isascii() and name.isprintable()):
-        detail = (
-            "a valid environment variable name must consist only of printable ASCII characters other than '='"
-            " (e.g. 'my.env-name',  or 'MY_ENV.NAME',  or 'MyEnvName1', regex used for validation is '[ -<>-~]+')"
-        )
+        detail = "a valid environment variable name must consist only of printable ASCII characters other than '='"
         errors.append(invalid(f"{field}.name", name, detail))
     if variable.get("value") and variable.get("valueFrom"):
         errors.append(invalid(f"{field}.valueFrom", "", "may not be specified when `value` is not empty"))
@@ -130,7 +129,7 @@ def _validate_mounts(mounts: list[Json], volumes: set[str], field: str) -> list[
         name, path = mount.get("name", ""), mount.get("mountPath", "")
         if not name:
             errors.append(required(f"{field}[{i}].name"))
-        elif name not in volumes:
+        if name not in volumes:
             errors.append(FieldError("FieldValueNotFound", f"{field}[{i}].name", f'Not found: "{name}"'))
         if not path:
             errors.append(required(f"{field}[{i}].mountPath"))
@@ -141,19 +140,21 @@ def _validate_mounts(mounts: list[Json], volumes: set[str], field: str) -> list[
 
 
 def _validate_volumes(volumes: list[Json], field: str) -> tuple[set[str], list[FieldError]]:
+    """The names that can be mounted (a volume with a mistake cannot), and the mistakes."""
     errors = []
     seen: set[str] = set()
     for i, volume in enumerate(volumes):
         path, name = f"{field}[{i}]", volume.get("name", "")
-        if not name:
-            errors.append(required(f"{path}.name"))
-            continue
-        errors += [invalid(f"{path}.name", name, complaint) for complaint in names.dns_label(name)]
-        if name in seen:
-            errors.append(duplicate(f"{path}.name", name))
-        seen.add(name)
         sources = [key for key, value in volume.items() if key != "name" and value is not None]
-        errors += [forbidden(f"{path}.{key}", "may not specify more than 1 volume type") for key in sorted(sources)[1:]]
+        own = [forbidden(f"{path}.{key}", "may not specify more than 1 volume type") for key in sorted(sources)[1:]]
+        if not name:
+            own.append(required(f"{path}.name"))
+        own += [invalid(f"{path}.name", name, complaint) for complaint in names.dns_label(name) if name]
+        if name in seen:
+            own.append(duplicate(f"{path}.name", name))
+        if not own:
+            seen.add(name)
+        errors += own
     return seen, errors
 
 
@@ -176,6 +177,12 @@ def _amount(text: object) -> float:
         return float(quantity(text))
     except QuantityError:
         return 0.0
+
+
+def _missing_nameservers(config: Json | None, field: str) -> FieldError:
+    if config is None:
+        return required(field, "must provide `dnsConfig` when `dnsPolicy` is None")
+    return required(f"{field}.nameservers", "must provide at least one DNS nameserver when `dnsPolicy` is None")
 
 
 def _validate_scheduling_gates(gates: list[Json], field: str) -> list[FieldError]:

@@ -16,12 +16,18 @@ _NULLABLE_TEXTS: Final = frozenset({"succeededIndexes", "containerName", "runtim
 _PLAIN_FIELDS: Final = frozenset(
     {"hostNetwork", "hostPID", "hostIPC", "stdin", "stdinOnce", "tty", "readOnly", "hostPort", "initialDelaySeconds"}
 )
+_METADATA_LISTS: Final = frozenset({"labels", "annotations", "finalizers", "ownerReferences", "managedFields"})
 _STATUS_ZEROS: Final = ("active", "succeeded", "failed", "completedIndexes", "conditions")
 
 
 def stored_job(job: Json) -> Json:
     """An accepted Job as it is read back."""
-    return {**job, "spec": stored_spec(job["spec"]), "status": stored_status(job.get("status") or {})}
+    metadata = {key: value for key, value in job["metadata"].items() if value or key not in _METADATA_LISTS}
+    spec, status = stored_spec(job["spec"]), stored_status(job.get("status") or {})
+    labels = spec["template"]["metadata"].get("labels")
+    if labels and "labels" not in metadata:
+        metadata["labels"] = dict(labels)  # whoever reads a Job without labels gets its template's
+    return {**job, "metadata": metadata, "spec": spec, "status": status}
 
 
 def stored_spec(spec: Json) -> Json:

@@ -78,7 +78,7 @@ def test_qualified_names(value: str, good: bool) -> None:
 
 def test_lengths_count_bytes() -> None:
     assert names.dns_label("a" * 63) == []
-    assert names.dns_label("a" * 64) == ["must be no more than 63 bytes"]
+    assert names.dns_label("a" * 64) == ["must be no more than 63 characters"]
     assert "name part must be no more than 63 bytes" in names.qualified_name("é" * 32)
 
 
