@@ -213,7 +213,7 @@ def _indexes(spec: Json, current: Json, observed: Json) -> Json:
     failed = _index_set(observed.get("failedIndexes"))
     if failed is not None:
         if completed is None:
-            completed = _index_set(current.get("completedIndexes", "")) or IndexSet.of(())
+            completed = _index_set(current.get("completedIndexes") or "") or IndexSet.of(())
         fields["failedIndexes"] = str(failed.below(completions) - completed)
     return fields
 
@@ -223,10 +223,13 @@ def _least_succeeded(spec: Json, current: Json) -> int:
     shown: int = current.get("succeeded") or 0
     if not is_elastic(spec):
         return shown
-    # A smaller Job forgets the indexes that it no longer has.
-    completed = _index_set(current.get("completedIndexes", ""))
-    remaining = spec["completions"] if completed is None else len(completed.below(spec["completions"]))
-    return min(shown, remaining)
+    # A smaller Job forgets the indexes that it no longer has. Where the counter stands above the list, an earlier
+    # attempt's successes are in it, and only the Job's size bounds them.
+    completions: int = spec["completions"]
+    completed = _index_set(current.get("completedIndexes") or "")
+    if completed is None or len(completed) != shown:
+        return min(shown, completions)
+    return len(completed.below(completions))
 
 
 def _times(spec: Json, current: Json, observed: Json, conditions: list[Json]) -> Json:

@@ -224,7 +224,7 @@ def with_container(job: Json, **changes: Any) -> Json:
     return result
 
 
-NODE_AFFINITY = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}
+NODE_AFFINITY: Json = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}
 RESOURCES = {"requests": {"cpu": "2"}}
 
 
