@@ -8,8 +8,15 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from clusters.fleet import unavailable
+
+# No deadlines: the machine may be busy. The same examples every time: a failure must be one that others see too.
+# `pytest --hypothesis-profile=search` looks for new ones.
+settings.register_profile("repeatable", deadline=None, derandomize=True)
+settings.register_profile("search", deadline=None, max_examples=1000)
+settings.load_profile("repeatable")
 
 KINDS = ("embedded", "local", "kind")
 _PROPERTY = "cluster kind"

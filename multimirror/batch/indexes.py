@@ -51,14 +51,16 @@ class IndexSet:
     @classmethod
     def parse(cls, text: str, completions: int) -> Self:
         """Read a list as the API server does: increasing, below `completions`. Raises IndexFormatError."""
-        intervals = _canonical_intervals(text, completions)
-        return cls.of_intervals(_strict_intervals(text, completions) if intervals is None else intervals)
+        canonical = _canonical_intervals(text, completions)
+        return cls(*canonical) if canonical else cls.of_intervals(_strict_intervals(text, completions))
 
     def intervals(self) -> Iterator[tuple[int, int]]:
         return zip(self._starts, self._ends, strict=True)
 
     def below(self, limit: int) -> "IndexSet":
         """The indexes smaller than `limit`."""
+        if not self._ends or self._ends[-1] < limit:
+            return self
         return IndexSet.of_intervals((start, min(end, limit - 1)) for start, end in self.intervals() if start < limit)
 
     def first_common(self, other: "IndexSet") -> int | None:
@@ -66,24 +68,32 @@ class IndexSet:
         return next((start for start, _ in self._common(other)), None)
 
     def __or__(self, other: "IndexSet") -> "IndexSet":
-        return IndexSet.of_intervals(sorted([*self.intervals(), *other.intervals()]))
+        # With starts and ends each in order, there is a gap before a start exactly where it lies beyond the end that
+        # stands one place before it: as many intervals have ended by then as have begun.
+        starts, ends = sorted(self._starts + other._starts), sorted(self._ends + other._ends)
+        gaps = [(end, start) for end, start in zip(ends, starts[1:], strict=False) if start > end + 1]
+        return IndexSet(starts[:1] + [start for _, start in gaps], [end for end, _ in gaps] + ends[-1:])
 
     def __and__(self, other: "IndexSet") -> "IndexSet":
         return IndexSet.of_intervals(self._common(other))
 
     def __sub__(self, other: "IndexSet") -> "IndexSet":
+        if not self or not other:
+            return self
         return IndexSet.of_intervals(self._without(other))
 
     def _common(self, other: "IndexSet") -> Iterator[tuple[int, int]]:
-        i = j = 0
-        while i < len(self._starts) and j < len(other._starts):
-            start, end = max(self._starts[i], other._starts[j]), min(self._ends[i], other._ends[j])
+        left, right = self.intervals(), other.intervals()
+        ours, theirs = next(left, None), next(right, None)
+        while ours and theirs:
+            start = max(theirs[0], ours[0])
+            end = min(theirs[1], ours[1])
             if start <= end:
                 yield start, end
-            if self._ends[i] < other._ends[j]:
-                i += 1
+            if ours[1] < theirs[1]:
+                ours = next(left, None)
             else:
-                j += 1
+                theirs = next(right, None)
 
     def _without(self, other: "IndexSet") -> Iterator[tuple[int, int]]:
         holes, j = list(other.intervals()), 0
@@ -137,21 +147,26 @@ def readable_fragments(text: str, completions: int) -> Iterator[tuple[int, int]]
             continue
 
 
-def _canonical_intervals(text: str, completions: int) -> list[tuple[int, int]] | None:
-    """The intervals of a well-formed list, fast; None for anything that needs a closer look."""
+def _canonical_intervals(text: str, completions: int) -> tuple[list[int], list[int]] | None:
+    """Starts and ends of a well-formed list, fast; None for anything that needs a closer look."""
     if not _PLAIN.fullmatch(text):
         return None
-    intervals = []
-    previous = -1
+    starts: list[int] = []
+    ends: list[int] = []
+    previous = -2
     for fragment in text.split(","):
         first, dash, last = fragment.partition("-")
         start = int(first)
         end = int(last) if dash else start
         if start <= previous or (dash and end <= start):
             return None
-        intervals.append((start, end))
+        if start == previous + 1:
+            ends[-1] = end
+        else:
+            starts.append(start)
+            ends.append(end)
         previous = end
-    return intervals if previous < completions else None
+    return (starts, ends) if previous < completions else None
 
 
 def _strict_intervals(text: str, completions: int) -> Iterator[tuple[int, int]]:
