@@ -61,11 +61,15 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def _covered(counted: Counter[str], reason: str | None) -> str:
     ran = counted["passed"] + counted["failed"] + counted["error"]
     if ran:
-        left_out = f", {counted['skipped']} left out: {reason}" if counted["skipped"] else ""
-        return f"covered by {ran} tests{left_out}"
+        left_out = f", {_tests(counted['skipped'])} left out: {reason}" if counted["skipped"] else ""
+        return f"covered by {_tests(ran)}{left_out}"
     if counted["skipped"]:
-        return f"NOT covered, {counted['skipped']} tests left out: {reason}"
+        return f"NOT covered, {_tests(counted['skipped'])} left out: {reason}"
     return "no test asked for it"
+
+
+def _tests(count: int) -> str:
+    return f"{count} test{'' if count == 1 else 's'}"
 
 
 def _kind_of(item: pytest.Item) -> str | None:
