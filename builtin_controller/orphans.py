@@ -1,0 +1,71 @@
+"""Tracking finalizers that nobody else will take off: of pods without a Job, or whose Job is gone or finished.
+
+A key is one pod (`pod ns/name`) or everything that a finished or deleted Job selected (`selector ns {...}`).
+"""
+
+import orjson
+import structlog
+
+from builtin_controller.acting import Actor
+from builtin_controller.claiming import REMOVE_FINALIZER
+from builtin_controller.ledger import Ledger
+from builtin_controller.options import Options
+from builtin_controller.pods import Pod, controller_of
+from multimirror.batch import Json, is_finished, selector_matches
+from multimirror.kube import Informer, NotFound
+
+_log = structlog.get_logger(__name__)
+
+
+def pod_key(pod: Pod) -> str:
+    return f"pod {pod.namespace}/{pod.name}"
+
+
+def selector_key(job: Json) -> str:
+    """All pods that a Job selects."""
+    selector = orjson.dumps((job.get("spec") or {}).get("selector"), option=orjson.OPT_SORT_KEYS).decode()
+    return f"selector {job['metadata']['namespace']} {selector}"
+
+
+class Orphans:
+    """Frees pods that wait for a Job which will not come."""
+
+    def __init__(self, jobs: Informer, pods: Informer, ledger: Ledger, actor: Actor, options: Options) -> None:
+        self._jobs = jobs
+        self._pods = pods
+        self._ledger = ledger
+        self._actor = actor
+        self._options = options
+
+    async def sync(self, key: str) -> None:
+        """Free the pod, or the pods, of this key. One pod that fails is tried again; of many it is only logged."""
+        kind, _, rest = key.partition(" ")
+        if kind == "pod":
+            raw = self._pods.get(rest)
+            if raw is not None:
+                for _, error in await self._free([Pod(raw)]):
+                    raise error
+            return
+        namespace, _, selector = rest.partition(" ")
+        wanted = orjson.loads(selector)
+        pods = [p for p in self._ledger.tracked(namespace) if selector_matches(wanted, p.metadata.get("labels"))]
+        for pod, error in await self._free(pods):
+            _log.error("could not free an orphan pod", pod=f"{pod.namespace}/{pod.name}", error=str(error))
+
+    async def _free(self, pods: list[Pod]) -> list[tuple[Pod, Exception]]:
+        orphans = [pod for pod in pods if pod.tracked and self._orphaned(pod)]
+        failed = await self._actor.patch_pods(orphans, lambda _: REMOVE_FINALIZER)
+        return [(pod, error) for pod, error in failed if not isinstance(error, NotFound)]
+
+    def _orphaned(self, pod: Pod) -> bool:
+        controller = controller_of(pod.raw)
+        if controller is None:
+            return True
+        if controller.get("kind") != "Job" or controller.get("apiVersion") != "batch/v1":
+            return False
+        job = self._jobs.get(f"{pod.namespace}/{controller['name']}")
+        if job is None or job["metadata"]["uid"] != controller["uid"]:
+            return True
+        if self._options.foreign((job.get("spec") or {}).get("managedBy")):
+            return False  # its controller may use the finalizer for itself
+        return is_finished(job.get("status") or {})
