@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from builtin_controller import failure_policy, success_policy
 from builtin_controller.job import Job
 from builtin_controller.pods import Pod
-from builtin_controller import failure_policy, success_policy
 from multimirror.batch import IndexSet, Json
 from tests.unit.builtin_controller.vectors import a_job, a_pod, at, indexed, running, sync
 
@@ -19,8 +19,8 @@ def rule(action: str, **match: Any) -> Json:
     return {"rules": [{"action": action, **match}]}
 
 
-EXIT_42 = {"onExitCodes": {"operator": "In", "values": [42]}}
-DISRUPTED = {"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+EXIT_42: dict[str, Any] = {"onExitCodes": {"operator": "In", "values": [42]}}
+DISRUPTED: dict[str, Any] = {"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 SUCCESS = ("SuccessCriteriaMet", "Complete")
 FAILURE = ("FailureTarget", "Failed")
 

@@ -1,5 +1,7 @@
 """Suspend, resume, and what that does to the clock."""
 
+from typing import Any
+
 import pytest
 
 from multimirror.batch import Json
@@ -7,7 +9,7 @@ from tests.unit.builtin_controller.vectors import a_job, a_pod, at, running, syn
 
 SUSPENDED = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "Job suspended"}
 RESUMED = {"type": "Suspended", "status": "False", "reason": "JobResumed", "message": "Job resumed"}
-TWO = {"completions": 2, "parallelism": 2}
+TWO: dict[str, Any] = {"completions": 2, "parallelism": 2}
 
 
 def bare(condition: Json) -> Json:
@@ -62,7 +64,7 @@ def test_a_job_that_was_never_suspended_has_no_such_condition() -> None:
         pytest.param(a_job(suspend=True, completions=0), {}, id="the Job is complete"),
     ],
 )
-def test_nothing_is_told(job: Json, options: dict[str, bool]) -> None:
+def test_nothing_is_told(job: Json, options: dict[str, Any]) -> None:
     result = sync(job, **options)
     assert result.tracking.events == []
 

@@ -99,7 +99,7 @@ def a_pod(
             "labels": {"controller-uid": "job-uid"},
             "annotations": notes,
             "finalizers": [FINALIZER] if tracked else [],
-            **({"deletionTimestamp": at(0), "deletionGracePeriodSeconds": 0} if deleting else {}),
+            **({"deletionTimestamp": at(-60), "deletionGracePeriodSeconds": 0} if deleting else {}),
             "ownerReferences": [{"kind": "Job", "name": "j", "uid": "job-uid", "controller": True}],
         },
         "spec": {"nodeName": node},
