@@ -86,13 +86,14 @@ class Client:
         *,
         concurrency: int = 16,
         qps: float | None = None,
+        burst: int | None = None,
         timeout: float = 30.0,
         user_agent: str = "multimirror",
     ) -> None:
         self.connection = connection
         self.cluster = connection.name
         self.timeout = timeout
-        self._limits = Limits(concurrency, qps)
+        self._limits = Limits(concurrency, qps, burst)
         self._transport: Transport | None = None
         self._headers = {"Accept": "application/json", "User-Agent": user_agent, **connection.headers}
         self._host = urlsplit(connection.server).netloc

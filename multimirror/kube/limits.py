@@ -10,14 +10,15 @@ from contextlib import asynccontextmanager
 
 
 class Limits:
-    """At most `concurrency` at once, and `qps` per second in the long run, with bursts of two seconds' worth."""
+    """At most `concurrency` at once, and `qps` per second in the long run, with bursts of two seconds' worth, or of
+    `burst` requests."""
 
-    def __init__(self, concurrency: int, qps: float | None = None) -> None:
+    def __init__(self, concurrency: int, qps: float | None = None, burst: int | None = None) -> None:
         if concurrency < 1 or (qps is not None and qps <= 0):
             raise ValueError("concurrency must be at least 1, and qps positive (or None for no limit)")
         self._slots = asyncio.Semaphore(concurrency)
         self._interval = 1 / qps if qps else 0.0
-        self._burst = 2.0
+        self._burst = 2.0 if burst is None else burst * self._interval
         self._free_at = float("-inf")
 
     @asynccontextmanager
