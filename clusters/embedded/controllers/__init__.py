@@ -6,7 +6,6 @@ CronJobs, namespace deletion. Not the Job controller: that runs against this clu
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
 from types import TracebackType
 from typing import Self
 
@@ -17,6 +16,7 @@ from clusters.embedded.controllers.namespaces import NamespaceController
 from clusters.embedded.controllers.recorder import Recorder
 from clusters.embedded.controllers.ttl import TtlController
 from clusters.embedded.server import ApiServer
+from multimirror.kube import Controller
 
 __all__ = ["Controllers"]
 
@@ -39,7 +39,7 @@ class Controllers:
         self._timed = [ttl, cronjobs]
         for each in everyone:
             each.start()
-        running = asyncio.create_task(_run([each.controller.run() for each in everyone]), name="embedded controllers")
+        running = asyncio.create_task(_run([each.controller for each in everyone]), name="embedded controllers")
         self._stack.push_async_callback(_cancelled, running)
         return self
 
@@ -54,10 +54,10 @@ class Controllers:
             each.start()
 
 
-async def _run(controllers: list[Coroutine[None, None, None]]) -> None:
+async def _run(controllers: list[Controller]) -> None:
     async with asyncio.TaskGroup() as group:
         for controller in controllers:
-            group.create_task(controller)
+            group.create_task(controller.run())
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:
