@@ -139,7 +139,7 @@ class AiohttpTransport:
         try:
             yield _AiohttpStream(response)
         finally:
-            response.close()
+            _hang_up(response)
 
     async def close(self) -> None:
         await self._session.close()
@@ -157,6 +157,14 @@ class AiohttpTransport:
         if isinstance(error, aiohttp.ClientResponseError):
             return TransportError(f"{self._server} does not answer in HTTP ({error.message})", sent=True)
         return TransportError(f"the connection to {self._server} broke ({_plain(error)})", sent=True)
+
+
+def _hang_up(response: aiohttp.ClientResponse) -> None:
+    """End a stream, over or not. Without a goodbye: over TLS that waits for the other side's, past the loop's end."""
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
+    response.close()
 
 
 def _plain(error: BaseException) -> str:
