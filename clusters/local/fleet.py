@@ -1,7 +1,6 @@
 """A fleet of real control planes as processes on this machine; simulated nodes in this process run their pods."""
 
 import asyncio
-import contextlib
 import dataclasses
 
 from clusters.fleet import Fleet, FleetOptions
@@ -11,8 +10,7 @@ from clusters.local.cluster import CONTROLLER_MANAGER, SCHEDULER, LocalCluster, 
 from clusters.local.homes import Home
 from clusters.local.options import LocalOptions
 from clusters.local.processes import Processes
-from clusters.nodes import NodeOptions, SimulatedNodes
-from multimirror.kube import Connection
+from clusters.nodes import NodeOptions
 
 _GRACE_SECONDS = 10.0
 
@@ -34,7 +32,6 @@ class LocalFleet(Fleet):
         self._options = options
         self._home: Home | None = None
         self._processes: Processes | None = None
-        self._nodes = contextlib.AsyncExitStack()
 
     def node_options(self) -> NodeOptions:
         """Where kube-scheduler runs, the simulated nodes leave the placing of pods to it."""
@@ -66,14 +63,8 @@ class LocalFleet(Fleet):
                 kept = await asyncio.to_thread(homes.keep_logs, self._home.path)
                 raise StartError(str(first).replace(str(self._home.path), str(kept))) from None
             raise first from None
-        if self._options.nodes:
-            rules = NodeOptions(bind=not self._options.scheduler)
-            for cluster in clusters.values():
-                connection = Connection.from_kubeconfig(cluster.kubeconfig, name=cluster.name)
-                await self._nodes.enter_async_context(SimulatedNodes(connection, rules))
 
     async def stop(self) -> None:
-        await self._nodes.aclose()
         if self._processes is not None:
             await self._processes.close()
             self._processes = None
