@@ -174,7 +174,8 @@ class Client:
         dry_run: bool = False,
         field_manager: str | None = None,
     ) -> Object:
-        """Create an object in its own namespace, or in the one given."""
+        """Create an object in its own namespace, or in the one given. It need not say what it is."""
+        obj = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
         path = resource.path(_namespace(resource, obj, namespace, self.connection.namespace))
         return await self._object("POST", path, _write(dry_run, field_manager), orjson.dumps(obj))
 
