@@ -11,11 +11,11 @@ from clusters.embedded import errors
 from clusters.embedded.custom import CustomResources
 from clusters.embedded.http import Request
 from clusters.embedded.kinds import Kind
-from clusters.embedded.schemas import Findings, MismatchError, clean
+from clusters.embedded.schemas import Findings, MismatchError, Shape, Struct, clean, protobuf
 from clusters.embedded.store import Object
 from multimirror.batch.errors import invalid, not_supported
 
-_ACCEPTED: Final = ("application/json", "application/yaml")
+_ACCEPTED: Final = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -50,13 +50,18 @@ def parse_json(text: bytes) -> Any:
         raise errors.bad_request(f"couldn't get version/kind; json parse error: {error}") from error
 
 
-def parse_body(request: Request) -> Object:
-    """The object in a body."""
+def parse_body(request: Request, shape: Shape | None = None) -> Object:
+    """The object in a body; protocol buffers can be read where the shape is known."""
     match media_type(request):
         case "application/json" | "":
             body = parse_json(request.body)
         case "application/yaml":
             body = parse_yaml(request.body)
+        case protobuf.MEDIA_TYPE if isinstance(shape, Struct):
+            try:
+                body = protobuf.decode(request.body, shape)
+            except (protobuf.WireError, UnicodeDecodeError) as error:
+                raise errors.bad_request(f"the body cannot be read: {error}") from error
         case _:
             raise errors.unsupported_media_type(_ACCEPTED)
     if not isinstance(body, dict):

@@ -11,6 +11,7 @@ import orjson
 from clusters.embedded import errors
 from clusters.embedded.http import Request, Response
 from clusters.embedded.kinds import Kind
+from clusters.embedded.schemas import Shape
 from clusters.embedded.store import Item
 from multimirror.batch.errors import not_supported
 
@@ -36,6 +37,11 @@ class Context:
             problem = not_supported("dryRun", [value], ("All",))
             raise errors.invalid("meta.k8s.io", "CreateOptions", "", [problem])
         return True
+
+    @property
+    def body_shape(self) -> Shape | None:
+        """What a body in protocol buffers is read by; custom resources have none."""
+        return None if self.kind.custom else self.kind.shape
 
     @property
     def key(self) -> str:

@@ -16,6 +16,7 @@ from clusters.embedded.bodies import parse_body
 from clusters.embedded.context import Clock, Context, as_served
 from clusters.embedded.http import Answer, Response
 from clusters.embedded.kinds import Kind
+from clusters.embedded.schemas import builtin
 from clusters.embedded.selecting import Selection
 from clusters.embedded.store import Item, Object
 from multimirror.batch.errors import invalid, not_supported
@@ -23,6 +24,8 @@ from multimirror.batch.errors import invalid, not_supported
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
 _FINALIZERS: Final = {"Orphan": (ORPHAN,), "Foreground": (FOREGROUND,), "Background": ()}
+
+_OPTIONS: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 
 Options = dict[str, Any]
 
@@ -137,8 +140,8 @@ def delete_options(ctx: Context) -> Options:
     """DeleteOptions from the body, or from the query."""
     options: Options = {}
     if ctx.request.body:
-        options = parse_body(ctx.request)
-        if options.get("kind", "DeleteOptions") != "DeleteOptions":
+        options = parse_body(ctx.request, builtin().struct(_OPTIONS))
+        if options.get("kind") not in {None, "", "DeleteOptions"}:
             raise errors.bad_request(f"decoded object cannot be converted to DeleteOptions: {options.get('kind')}")
     query = ctx.request.query
     if "propagationPolicy" in query:

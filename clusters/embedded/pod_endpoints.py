@@ -18,6 +18,7 @@ from clusters.embedded.deleting import Deleter, check_preconditions
 from clusters.embedded.http import Answer, Response, Sink, Stream
 from clusters.embedded.kinds import Kinds
 from clusters.embedded.routing import Router
+from clusters.embedded.schemas import builtin
 from clusters.embedded.store import Object
 from clusters.embedded.writing import Writer
 
@@ -46,7 +47,7 @@ class PodEndpoints:
 
     def bind(self, ctx: Context) -> Answer | Awaitable[Answer]:
         """Give the pod to a node."""
-        body = parse_body(ctx.request)
+        body = parse_body(ctx.request, builtin().struct("io.k8s.api.core.v1.Binding"))
         target = (body.get("target") or {}).get("name", "")
         if not target:
             raise errors.bad_request("target.name: Required value: a binding needs the name of a node")
@@ -74,7 +75,7 @@ class PodEndpoints:
 
     def evict(self, ctx: Context) -> Answer | Awaitable[Answer]:
         """Delete the pod, as somebody who is allowed to disrupt it."""
-        body = parse_body(ctx.request)
+        body = parse_body(ctx.request, builtin().struct("io.k8s.api.policy.v1.Eviction"))
         options: dict[str, Any] = body.get("deleteOptions") or {}
         check_preconditions(ctx.kind, ctx.item().decode(), options)
         if not ctx.dry_run:

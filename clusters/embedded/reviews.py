@@ -13,6 +13,7 @@ from clusters.embedded.bodies import parse_body
 from clusters.embedded.context import Context
 from clusters.embedded.http import Answer, Response
 from clusters.embedded.routing import Router
+from clusters.embedded.schemas import builtin
 from multimirror.batch.errors import invalid
 
 _ALLOWED: Final = {"allowed": True, "reason": "this API server stores RBAC rules and does not enforce them"}
@@ -36,7 +37,7 @@ class Reviews:
         router.subresources["POST", "serviceaccounts", "token"] = self._issue
 
     def _answer(self, ctx: Context, status: dict[str, Any]) -> Response:
-        body = parse_body(ctx.request)
+        body = parse_body(ctx.request, ctx.body_shape)
         metadata = {"creationTimestamp": None, **(body.get("metadata") or {})}
         answer = {"kind": ctx.kind.kind, "apiVersion": ctx.kind.api_version, "metadata": metadata}
         return Response.json(201, {**answer, "spec": body.get("spec") or {}, "status": status})
@@ -57,7 +58,7 @@ class Reviews:
         return Response.json(201, body)
 
     def _token(self, ctx: Context) -> Answer | Awaitable[Answer]:
-        token = (parse_body(ctx.request).get("spec") or {}).get("token", "")
+        token = (parse_body(ctx.request, ctx.body_shape).get("spec") or {}).get("token", "")
         user = self._authenticator.user_of(token)
         if user is None:
             return self._answer(ctx, {"user": {}, "error": "invalid bearer token"})
@@ -66,9 +67,10 @@ class Reviews:
     def _issue(self, ctx: Context) -> Answer | Awaitable[Answer]:
         """A token that authenticates as the service account."""
         account = ctx.item().decode()
-        body = parse_body(ctx.request) if ctx.request.body else {}
+        shape = builtin().struct("io.k8s.api.authentication.v1.TokenRequest")
+        body = parse_body(ctx.request, shape) if ctx.request.body else {}
         spec = body.get("spec") or {}
-        seconds = spec.get("expirationSeconds", 3600)
+        seconds = spec.get("expirationSeconds") or 3600
         if seconds < 600:
             problem = invalid("spec.expirationSeconds", seconds, "may not specify a duration less than 10 minutes")
             raise errors.invalid("authentication.k8s.io", "TokenRequest", "", [problem])

@@ -21,6 +21,7 @@ from clusters.embedded.deleting import Deleter
 from clusters.embedded.discovery import VERSION, Discovery
 from clusters.embedded.http import JSON, Answer, Request, Response
 from clusters.embedded.kinds import Kind, Kinds
+from clusters.embedded.openapi import OpenApi
 from clusters.embedded.persistence import SqliteJournal
 from clusters.embedded.pod_endpoints import PodEndpoints
 from clusters.embedded.protocol import Connection
@@ -78,6 +79,7 @@ class ApiServer:
         assert definitions is not None
         custom.CustomKinds(self.kinds, definitions, self._delete_all)
         self._discovery = Discovery(self.kinds)
+        self._openapi = OpenApi(self.kinds)
         self._connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
         self.port = 0
@@ -140,7 +142,7 @@ class ApiServer:
 
     def _serve(self, request: Request) -> Answer | Awaitable[Answer]:
         if request.method == "GET":
-            found = self._discovery.answer(request)
+            found = self._discovery.answer(request) or self._openapi.answer(request)
             if found is not None:
                 return found
         return self.router.route(request)

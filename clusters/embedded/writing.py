@@ -39,7 +39,7 @@ class Writer:
 
     def create(self, ctx: Context) -> Answer | Awaitable[Answer]:
         """POST."""
-        obj = parse_body(ctx.request)
+        obj = parse_body(ctx.request, ctx.body_shape)
         check_type(obj, ctx.kind)
         return self.create_object(ctx, obj)
 
@@ -95,7 +95,7 @@ class Writer:
 
     def update(self, ctx: Context) -> Answer | Awaitable[Answer]:
         """PUT."""
-        body = parse_body(ctx.request)
+        body = parse_body(ctx.request, ctx.body_shape)
         check_type(body, ctx.kind)
         if ctx.kind.table.get(ctx.key) is None and ctx.kind.strategy.create_on_update and not ctx.subresource:
             body.get("metadata", {}).pop("resourceVersion", None)
@@ -123,7 +123,7 @@ class Writer:
 
     def finalize(self, ctx: Context) -> Answer | Awaitable[Answer]:
         """PUT of a namespace's `finalize`: which finalizers of its spec are left."""
-        left = (parse_body(ctx.request).get("spec") or {}).get("finalizers") or []
+        left = (parse_body(ctx.request, ctx.body_shape).get("spec") or {}).get("finalizers") or []
         return self.change(ctx, lambda old: {**old, "spec": {"finalizers": left} if left else {}})
 
     def change(self, ctx: Context, make: Maker, manage: bool = True) -> Answer | Awaitable[Answer]:

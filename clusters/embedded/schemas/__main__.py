@@ -1,9 +1,10 @@
-"""Writes types.json: the shape of the built-in kinds, read off a Kubernetes release.
+"""Writes types.json and protobuf.json: the shape of the built-in kinds, read off a Kubernetes release.
 
     python -m clusters.embedded.schemas SWAGGER_JSON V3_DIRECTORY GO_SOURCE...
 
 The OpenAPI documents tell names, types, list keys and patch strategies; the Go types tell what OpenAPI does not: which
-fields vanish when they are zero (`z`) and which are there even when empty (`e`). Only facts are taken, no texts.
+fields vanish when they are zero (`z`) and which are there even when empty (`e`); the protocol buffers' definitions tell
+the numbers of the fields on the wire. Only facts are taken, no texts.
 """
 
 import json
@@ -42,6 +43,8 @@ SCALARS: Final = {
 _STRUCT: Final = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 _FIELD: Final = re.compile(r'^\t(\w+)\s+(\S+)\s+`[^`]*json:"([^"]*)"', re.MULTILINE)
 _EMBEDDED_META: Final = re.compile(r"^\t(metav1\.)?ObjectMeta\s", re.MULTILINE)
+_MESSAGE: Final = re.compile(r"^message (\w+) \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
+_PROTO_FIELD: Final = re.compile(r"^  (?:optional |repeated )?([\w.<>, ]+?) (\w+) = (\d+)", re.MULTILINE)
 _VALUE: Final = re.compile(r"^type (\w+) (\S+)$", re.MULTILINE)
 
 
@@ -163,6 +166,42 @@ class Reader:
         return "any"
 
 
+def proto_messages(sources: list[Path]) -> dict[str, dict[str, tuple[int, str]]]:
+    """For each type, its fields' numbers and types on the wire."""
+    messages: dict[str, dict[str, tuple[int, str]]] = {}
+    for source in sources:
+        for file in source.rglob("generated.proto"):
+            package = _package(source, file.parent)
+            for name, body in _MESSAGE.findall(file.read_text()):
+                fields = {field: (int(number), kind) for kind, field, number in _PROTO_FIELD.findall(body)}
+                messages[f"{package}.{name}"] = fields
+    return messages
+
+
+def wire_tables(types: dict[str, Any], messages: dict[str, dict[str, tuple[int, str]]]) -> dict[str, Any]:
+    """For each type, what a number on the wire means: a field, or `#Message` whose fields are the type's own."""
+    tables: dict[str, Any] = {}
+    pending = list(types)
+    inlined: dict[str, set[str]] = {name: set(entry["fields"]) for name, entry in types.items()}
+    while pending:
+        name = pending.pop()
+        if name in tables or name not in messages:
+            continue
+        table: dict[str, str] = {}
+        tables[name] = table
+        for field, (number, kind) in messages[name].items():
+            if field in inlined[name]:
+                table[str(number)] = field
+                continue
+            holder = next((each for each in (kind, f"{name.rsplit('.', 1)[0]}.{kind}") if each in messages), None)
+            if holder is not None and not kind.startswith("."):
+                table[str(number)] = f"#{holder}"
+                inlined.setdefault(holder, inlined[name])
+                inlined[holder] |= inlined[name] if holder not in types else set()
+                pending.append(holder)
+    return tables
+
+
 def main(swagger: str, v3_directory: str, *sources: str) -> None:
     """Read the release, write the file."""
     definitions = json.loads(Path(swagger).read_text())["definitions"]
@@ -172,8 +211,13 @@ def main(swagger: str, v3_directory: str, *sources: str) -> None:
     reader = Reader(definitions, v3, go_flags([Path(source) for source in sources]))
     for root in roots():
         reader.visit(root)
-    lines = [f"{json.dumps(name)}: {json.dumps(reader.types[name])}" for name in sorted(reader.types)]
-    Path(__file__).with_name("types.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    _write("types.json", reader.types)
+    _write("protobuf.json", wire_tables(reader.types, proto_messages([Path(source) for source in sources])))
+
+
+def _write(name: str, entries: dict[str, Any]) -> None:
+    lines = [f"{json.dumps(key)}: {json.dumps(entries[key])}" for key in sorted(entries)]
+    Path(__file__).with_name(name).write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 if __name__ == "__main__":
