@@ -9,6 +9,7 @@ from multimirror.batch.defaults import default_job_template
 from multimirror.batch.errors import FieldError, invalid, not_negative, not_supported, required
 from multimirror.batch.metadata import validate_metadata, validate_metadata_update
 from multimirror.batch.spec_rules import validate_job_spec
+from multimirror.batch.storage import stored_value
 from multimirror.batch.types import Json, clone
 
 # The controller puts eleven characters behind the name for each Job, and a Job's name has room for 63.
@@ -89,20 +90,28 @@ def _validate_time_zone(zone: str | None) -> list[FieldError]:
     for part in zone.split("/"):
         if part in (".", "..") or part.startswith("-") or not _ZONE_PART.fullmatch(part):
             return [invalid(field, zone, f"unknown time zone {zone}")]
+    errors = []
     if zone.casefold() == "local":
         detail = "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
-        return [invalid(field, zone, detail)]
+        errors.append(invalid(field, zone, detail))
+    if zone != "Local" and not _is_zone(zone):
+        errors.append(invalid(field, zone, f"unknown time zone {zone}"))
+    return errors
+
+
+def _is_zone(zone: str) -> bool:
     try:
         ZoneInfo(zone)
     except (OSError, ValueError, KeyError):  # how a missing zone shows depends on what its name looks like
-        return [invalid(field, zone, f"unknown time zone {zone}")]
-    return []
+        return False
+    return True
 
 
 def _validate_job_template(spec: Json, field: str) -> list[FieldError]:
     errors = validate_job_spec(spec, field)
     if spec.get("selector") is not None:
-        errors.append(invalid(f"{field}.selector", spec["selector"], "`selector` will be auto-generated"))
+        selector = stored_value(spec["selector"])
+        errors.append(invalid(f"{field}.selector", selector, "`selector` will be auto-generated"))
     if spec.get("manualSelector"):
         errors.append(not_supported(f"{field}.manualSelector", spec["manualSelector"], ("nil", "false")))
     return errors

@@ -78,7 +78,7 @@ def _validate_generated_selector(metadata: Json, spec: Json, *, prefixed: bool) 
             errors.append(invalid(field, labels, f"must be '{value}'"))
     # A selector that is wrong in itself is told so by O8, and matched against nothing.
     if not validate_label_selector(selector, "") and not selector_matches(selector, expected):  # O6
-        errors.append(invalid("spec.selector", selector, "`selector` not auto-generated"))
+        errors.append(invalid("spec.selector", stored_value(selector), "`selector` not auto-generated"))
     return errors
 
 

@@ -41,6 +41,9 @@ def test_the_jobs_own_defaults_wait_until_a_job_is_made() -> None:
         pytest.param(a_cronjob(timeZone="Europe/Berlin"), [], id="a time zone"),
         pytest.param(a_cronjob(timeZone=""), [("Invalid", "spec.timeZone")], id="an empty time zone"),
         pytest.param(a_cronjob(timeZone="Local"), [("Invalid", "spec.timeZone")], id="the server's time zone"),
+        pytest.param(
+            a_cronjob(timeZone="local"), [("Invalid", "spec.timeZone")] * 2, id="in small letters: no zone either"
+        ),
         pytest.param(a_cronjob(timeZone="../etc/passwd"), [("Invalid", "spec.timeZone")], id="a path as time zone"),
         pytest.param(a_cronjob(timeZone="Mars/Base"), [("Invalid", "spec.timeZone")], id="a zone of nowhere"),
         pytest.param(
