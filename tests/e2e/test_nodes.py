@@ -79,10 +79,18 @@ class Cluster:
         return answer.body.decode()
 
 
-@pytest.fixture(scope="module", params=["embedded", "local"])
-def fleet(request: pytest.FixtureRequest) -> Iterator[BackgroundFleet]:
+@pytest.fixture(
+    scope="module", params=["embedded", pytest.param("local", marks=pytest.mark.xdist_group("local-nodes"))]
+)
+def kind(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture(scope="module")
+def fleet(kind: str) -> Iterator[BackgroundFleet]:
     options = FleetOptions(workers=0, node_options=NodeOptions(count=2, restart_backoff=0.2, lost_after=0.5))
-    with BackgroundFleet(request.param, options) as running:
+    with BackgroundFleet(kind, options) as running:
         yield running
 
 

@@ -1,5 +1,6 @@
 """The rest of a control plane, in the process of the embedded API server: garbage collector, TTL after finished,
-CronJobs, namespace deletion. Not the Job controller: that runs against this cluster as against any other.
+CronJobs, namespace deletion, PodGroup protection. Not the Job controller: that runs against this cluster as against
+any other.
 
     async with Controllers(server): ...
 """
@@ -13,6 +14,7 @@ from clusters.embedded.controllers.cronjobs import CronJobController
 from clusters.embedded.controllers.door import Door
 from clusters.embedded.controllers.garbage import GarbageCollector
 from clusters.embedded.controllers.namespaces import NamespaceController
+from clusters.embedded.controllers.podgroups import PodGroupProtection
 from clusters.embedded.controllers.recorder import Recorder
 from clusters.embedded.controllers.ttl import TtlController
 from clusters.embedded.server import ApiServer
@@ -35,7 +37,8 @@ class Controllers:
         clock = self._server.options.clock
         cronjobs = CronJobController(door, clock.time, Recorder(door, "cronjob-controller", clock.now))
         ttl = TtlController(door, clock.time)
-        everyone = (GarbageCollector(door), NamespaceController(door, clock.now), ttl, cronjobs)
+        namespaces = NamespaceController(door, clock.now)
+        everyone = (GarbageCollector(door), namespaces, ttl, cronjobs, PodGroupProtection(door))
         self._timed = [ttl, cronjobs]
         for each in everyone:
             each.start()
