@@ -2,6 +2,7 @@
 shape.
 """
 
+import json
 from typing import Any, Final
 
 import orjson
@@ -16,6 +17,7 @@ from clusters.embedded.store import Object
 from multimirror.batch.errors import invalid, not_supported
 
 _ACCEPTED: Final = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
+_VALIDATIONS: Final = ("Ignore", "Strict", "Warn")
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -69,6 +71,37 @@ def parse_body(request: Request, shape: Shape | None = None) -> Object:
     return body
 
 
+def check_duplicates(request: Request, obj: Object, kind: Kind, warnings: list[str]) -> None:
+    """Fields that a JSON body has twice; the last one counts, and the client is told as it asks to be.
+
+    A body with as many keys as what was read from it has no duplicates: counting colons tells that in no time.
+    """
+    if media_type(request) != "application/json" or request.body.count(b'":') == orjson.dumps(obj).count(b'":'):
+        return
+    twice: list[str] = []
+    _find_duplicates(json.loads(request.body, object_pairs_hook=_Pairs), "", twice)
+    if twice:
+        report_unknown([f'duplicate field "{path}"' for path in twice], kind, request, warnings)
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """An object's members in order, duplicates and all."""
+
+
+def _find_duplicates(value: Any, path: str, found: list[str]) -> None:
+    if isinstance(value, _Pairs):
+        seen: set[str] = set()
+        for key, each in value:
+            where = f"{path}.{key}" if path else key
+            if key in seen:
+                found.append(where)
+            seen.add(key)
+            _find_duplicates(each, where, found)
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            _find_duplicates(each, f"{path}[{index}]", found)
+
+
 def check_type(obj: Object, kind: Kind) -> None:
     """The object must be of the kind that is served at this address; a built-in one need not say so."""
     if kind.custom:
@@ -111,6 +144,7 @@ def check_address(obj: Object, kind: Kind, namespace: str | None, name: str | No
 
 def shaped(obj: Object, kind: Kind, request: Request, warnings: list[str], *, fill: bool = True) -> Object:
     """The object as the kind's shape has it; what is unknown becomes a warning or an error, as the request asks."""
+    check_validation(request)
     if not isinstance(obj.get("metadata", {}), dict):
         raise errors.bad_request(_cannot(kind, "metadata must be an object"))
     findings = Findings(fill=fill)
@@ -131,16 +165,22 @@ def shaped(obj: Object, kind: Kind, request: Request, warnings: list[str], *, fi
 
 def report_unknown(texts: list[str], kind: Kind, request: Request, warnings: list[str]) -> None:
     """Unknown fields: an error, warnings or silence."""
-    match request.query.get("fieldValidation") or "Warn":
-        case "Strict":
-            raise errors.bad_request(_cannot(kind, "strict decoding error: " + ", ".join(texts)))
-        case "Warn":
-            warnings += texts
-        case "Ignore":
-            pass
-        case other:
-            problem = not_supported("fieldValidation", other, ("Ignore", "Strict", "Warn"))
-            raise errors.invalid("meta.k8s.io", "CreateOptions", "", [problem])
+    asked = request.query.get("fieldValidation") or "Warn"
+    if asked == "Strict" and request.method == "PATCH":
+        problem = invalid("patch", request.body.decode(errors="replace"), "strict decoding error: " + ", ".join(texts))
+        raise errors.invalid(kind.group, kind.kind, request.path.rpartition("/")[2], [problem])
+    if asked == "Strict":
+        raise errors.bad_request(_cannot(kind, "strict decoding error: " + ", ".join(texts)))
+    if asked == "Warn":
+        warnings += texts
+
+
+def check_validation(request: Request) -> None:
+    """`fieldValidation` must be one of three."""
+    asked = request.query.get("fieldValidation")
+    if asked and asked not in _VALIDATIONS:
+        options = {"POST": "CreateOptions", "PUT": "UpdateOptions"}.get(request.method, "PatchOptions")
+        raise errors.invalid("meta.k8s.io", options, "", [not_supported("fieldValidation", asked, _VALIDATIONS)])
 
 
 def _cannot(kind: Kind, why: str) -> str:

@@ -76,6 +76,8 @@ class Deleter:
         """Delete a stored object, or mark it."""
         kind = ctx.kind
         obj = item.decode()
+        if why := kind.strategy.why_undeletable(obj):
+            raise errors.forbidden(kind.group, kind.plural, ctx.name or "", why)
         check_preconditions(kind, obj, options)
         if not options.get("propagationPolicy") and options.get("orphanDependents") is None:
             if kind.strategy.deletion_warning:
@@ -165,11 +167,17 @@ def delete_options(ctx: Context) -> Options:
 def check_preconditions(kind: Kind, obj: Object, options: Options) -> None:
     """The uid and resourceVersion that the client expects."""
     expected = options.get("preconditions") or {}
-    for key, name in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+    for key, name, happened in (
+        ("uid", "UID", "deleted and then recreated"),
+        ("resourceVersion", "ResourceVersion", "modified"),
+    ):
         wanted, found = expected.get(key), obj["metadata"][key]
         if wanted is not None and wanted != found:
-            why = f"Precondition failed: {name} in precondition: {wanted}, {name} in object meta: {found}"
-            raise errors.conflict(kind.group, kind.plural, obj["metadata"]["name"], why)
+            why = (
+                f"the {name} in the precondition ({wanted}) does not match the {name} in record ({found}). "
+                f"The object might have been {happened}"
+            )
+            raise errors.conflict(kind.group, kind.kind, obj["metadata"]["name"], why)
 
 
 def _success(kind: Kind, obj: Object) -> Object:

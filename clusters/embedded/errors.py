@@ -66,6 +66,12 @@ def already_exists(group: str, plural: str, name: str) -> StatusError:
     return StatusError(409, "AlreadyExists", message, _about(group, plural, name))
 
 
+def being_deleted(group: str, plural: str, name: str) -> StatusError:
+    """The name is taken by an object that is on its way out."""
+    message = f'object is being deleted: {qualified(group, plural)} "{name}" already exists'
+    return StatusError(409, "AlreadyExists", message, _about(group, plural, name))
+
+
 def conflict(group: str, plural: str, name: str, why: str) -> StatusError:
     """The object is not what the client thinks it is."""
     message = f'Operation cannot be fulfilled on {qualified(group, plural)} "{name}": {why}'
@@ -109,6 +115,12 @@ def unsupported_media_type(accepted: Iterable[str]) -> StatusError:
     """A body in a language that this server does not read."""
     message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
     return StatusError(415, "UnsupportedMediaType", message)
+
+
+def not_acceptable() -> StatusError:
+    """An answer in a language that this server does not speak."""
+    message = "406: Not Acceptable\n\nAvailable representations: application/json"
+    return StatusError(406, "NotAcceptable", message)
 
 
 def gone(message: str, token: str = "") -> StatusError:

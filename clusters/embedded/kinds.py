@@ -100,6 +100,10 @@ class Strategy:
         """Seconds between a deletion's mark and its end, for kinds that stop gracefully."""
         return None
 
+    def why_undeletable(self, obj: Object) -> str:
+        """Why an object may not be deleted, if so."""
+        return ""
+
     finalizers_on_deletion: ClassVar[tuple[str, ...]] = ()
     """What the server itself waits for when an object is deleted."""
 

@@ -9,13 +9,8 @@ from typing import Final
 from clusters.embedded.store import Object
 
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-_SERVERS_OWN: Final = (
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-    "generateName",
-)
+_SERVERS_OWN: Final = ("creationTimestamp", "generation", "generateName")
+_FILLED_IN: Final = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 _KEY_ORDER: Final = ("kind", "apiVersion", "metadata")
 
 
@@ -55,5 +50,7 @@ def prepare_update(new: Object, old: Object) -> None:
             fresh[key] = stored[key]
         else:
             fresh.pop(key, None)
-    fresh.setdefault("uid", stored["uid"])
+    for key in _FILLED_IN:  # left out is as it was; changed is an error
+        if key in stored:
+            fresh.setdefault(key, stored[key])
     fresh["resourceVersion"] = stored["resourceVersion"]

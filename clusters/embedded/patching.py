@@ -10,10 +10,8 @@ from clusters.embedded.fields import Applier, Ownership
 from clusters.embedded.patches import PatchError, json_patch, merge_patch
 from clusters.embedded.store import Object
 from clusters.embedded.strategic import strategic_patch
-from multimirror.batch.errors import required
+from multimirror.batch.errors import forbidden, required
 
-JSON_PATCH: Final = "application/json-patch+json"
-MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
@@ -31,23 +29,27 @@ class Patcher:
     def maker(self, ctx: Context) -> Callable[[Object | None], Object]:
         """The function that makes the new object."""
         body = ctx.request.body
+        if "force" in ctx.request.query and not self.applies(ctx):
+            problem = forbidden("force", "may not be specified for non-apply patch")
+            raise errors.invalid("meta.k8s.io", "PatchOptions", "", [problem])
         match media_type(ctx.request):
             case "application/json-patch+json":
-                operations = parse_json(body)
+                operations = _checked(parse_json(body), list)
                 return lambda old: _patched(lambda: json_patch(old, operations))
             case "application/merge-patch+json":
-                patch = parse_json(body)
+                patch = _checked(parse_json(body), dict)
                 return lambda old: _patched(lambda: merge_patch(old, patch))
             case "application/strategic-merge-patch+json" if not ctx.kind.custom:
-                patch = parse_json(body)
+                patch = _checked(parse_json(body), dict)
                 shape = ctx.kind.shape
                 return lambda old: _patched(lambda: strategic_patch(old, patch, shape))
             case "application/apply-patch+yaml":
                 return self._apply_maker(ctx)
-        accepted = [JSON_PATCH, MERGE_PATCH, APPLY_PATCH]
-        if not ctx.kind.custom:
-            accepted.insert(2, STRATEGIC_PATCH)
-        raise errors.unsupported_media_type(accepted)
+        if media_type(ctx.request) == STRATEGIC_PATCH:
+            raise errors.unsupported_media_type(
+                ("application/json-patch+json", "application/merge-patch+json", APPLY_PATCH)
+            )
+        raise errors.StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type")
 
     def _apply_maker(self, ctx: Context) -> Callable[[Object | None], Object]:
         query = ctx.request.query
@@ -57,6 +59,9 @@ class Patcher:
         wanted = parse_yaml(ctx.request.body)
         if not isinstance(wanted, dict):
             raise errors.bad_request("the body of an apply patch must be one object")
+        for key in ("apiVersion", "kind"):
+            if not wanted.get(key):
+                raise errors.bad_request(f"invalid object type: the applied object must have its {key}")
         check_type(wanted, ctx.kind)
         if (wanted.get("metadata") or {}).get("managedFields"):
             raise errors.bad_request("metadata.managedFields must be nil")
@@ -64,6 +69,12 @@ class Patcher:
         check_address(wanted, ctx.kind, ctx.namespace, ctx.name)
         force = ctx.request.flag("force")
         return lambda old: self._applier.apply(ctx, old, wanted, force=force)
+
+
+def _checked(patch: Any, kind: type) -> Any:
+    if not isinstance(patch, kind):
+        raise errors.bad_request(f"error decoding patch: it must be a JSON {'array' if kind is list else 'object'}")
+    return patch
 
 
 def _patched(make: Callable[[], Any]) -> Object:

@@ -18,7 +18,7 @@ from clusters.embedded.http import Answer, Response
 from clusters.embedded.kinds import Kind
 from clusters.embedded.selecting import Selection
 from clusters.embedded.store import Item
-from clusters.embedded.tables import Tables, wants_metadata_only, wants_table
+from clusters.embedded.tables import Tables, metadata_of, wants_metadata_only, wants_table
 from clusters.embedded.watching import Watch, Watches, WatchOptions
 from multimirror.batch.errors import forbidden, invalid, not_supported
 
@@ -32,9 +32,11 @@ class Reader:
     def get(self, ctx: Context) -> Answer:
         """One object."""
         item = ctx.item()
-        version = _version(ctx, "resourceVersion")
+        version = _version(ctx)
         if version > ctx.kind.table.version:
             raise errors.future_version(version, ctx.kind.table.version)
+        if wants_metadata_only(ctx.request):
+            return Response.json(200, metadata_of(item.decode()))
         if wants_table(ctx.request):
             return self._tables.answer(ctx, [item], ctx.kind.table.version, {})
         return Response(200, as_served(ctx.kind, item))
@@ -64,7 +66,7 @@ class Reader:
         """The version to list at (0: now) and the key behind which to go on."""
         query, current = ctx.request.query, ctx.kind.table.version
         match, token = query.get("resourceVersionMatch", ""), query.get("continue")
-        version = _version(ctx, "resourceVersion")
+        version = _version(ctx)
         if match:
             _check_match(match, query.get("resourceVersion", ""), token)
         if token:
@@ -109,7 +111,7 @@ class Reader:
         if problems:
             raise errors.invalid("meta.k8s.io", "ListOptions", "", problems)
         options = WatchOptions(
-            version=_version(ctx, "resourceVersion"),
+            version=_version(ctx, watch=True),
             bookmarks=ctx.request.flag("allowWatchBookmarks"),
             initial=ctx.request.flag("sendInitialEvents") if initial is not None else None,
             timeout=_number(query.get("timeoutSeconds"), "timeoutSeconds"),
@@ -163,13 +165,15 @@ def _decode_token(token: str, current: int) -> tuple[int, str]:
     return (version if version > 0 else current), after
 
 
-def _version(ctx: Context, name: str) -> int:
-    text = ctx.request.query.get(name, "")
+def _version(ctx: Context, *, watch: bool = False) -> int:
+    text = ctx.request.query.get("resourceVersion", "")
     if not text:
         return 0
     if not text.isdigit():
         problem = invalid("resourceVersion", text, f'strconv.ParseUint: parsing "{text}": invalid syntax')
-        raise errors.invalid("meta.k8s.io", "ListOptions", "", [problem])
+        if watch:
+            raise errors.StatusError(500, "", str(problem))
+        raise errors.bad_request(str(problem))
     return int(text)
 
 

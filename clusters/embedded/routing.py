@@ -1,6 +1,7 @@
 """From an address to a verb on a resource."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from clusters.embedded import errors
@@ -16,6 +17,15 @@ Subresource = Callable[[Context], Result]
 """What serves a subresource with a life of its own, such as a pod's log."""
 
 _STATUS_METHODS: Final = frozenset({"GET", "PUT", "PATCH"})
+
+
+@lru_cache(maxsize=1024)
+def accepts_json(accept: str) -> bool:
+    """Whether a client takes JSON (or a log's plain text) for an answer."""
+    if not accept:
+        return True
+    kinds = [each.partition(";")[0].strip() for each in accept.split(",")]
+    return any(each in {"application/json", "*/*", "application/*", "text/plain", "text/*"} for each in kinds)
 
 
 class Router:
@@ -37,6 +47,9 @@ class Router:
             group, version, rest = parts[2], parts[3], parts[4:]
         else:
             raise errors.no_such_path()
+        if rest[0] == "watch" and len(rest) > 1:
+            rest = rest[1:]
+            request.query["watch"] = "true"
         namespace: str | None = None
         if (
             rest[0] == "namespaces"
@@ -57,6 +70,8 @@ class Router:
 
     def route(self, request: Request) -> Result:
         """Serve a request on a resource."""
+        if not accepts_json(request.headers.get("accept", "")):
+            raise errors.not_acceptable()
         ctx = self.locate(request)
         if ctx.subresource:
             return self._subresource(ctx)

@@ -53,8 +53,8 @@ class Tables:
         row: dict[str, Any] = {"cells": printer.cells(obj, now)}
         if include == "Metadata":
             row["object"] = metadata_of(obj)
-        elif include == "Object":
-            row["object"] = obj
+        else:
+            row["object"] = obj if include == "Object" else None
         return row
 
     def metadata_list(self, ctx: Context, items: list[Item], version: int, more: dict[str, Any]) -> Response:

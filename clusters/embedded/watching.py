@@ -17,6 +17,7 @@ from clusters.embedded import errors
 from clusters.embedded.context import as_served
 from clusters.embedded.http import Sink, Stream
 from clusters.embedded.kinds import Kind
+from clusters.embedded.schemas import Findings, clean
 from clusters.embedded.selecting import Selection
 from clusters.embedded.store import Event, Item
 
@@ -187,11 +188,12 @@ class Watch(Stream):
     def _send_bookmark(self, *, initial: bool = False) -> None:
         assert self._sink is not None
         metadata: dict[str, object] = {"resourceVersion": str(self._sent)}
-        if not self._kind.custom:
-            metadata["creationTimestamp"] = None
         if initial:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
-        body = {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": metadata}
+        body: dict[str, object] = {"kind": self._kind.kind, "apiVersion": self._kind.api_version}
+        if not self._kind.custom:
+            body |= clean({}, self._kind.shape, Findings())  # a built-in bookmark is an empty object of its kind
+        body["metadata"] = metadata
         item = Item("", self._sent, orjson.dumps(body), {}, {})
         self._sink.send(self._encode("BOOKMARK", item))
 

@@ -13,7 +13,7 @@ import orjson
 
 from clusters.embedded import errors
 from clusters.embedded.admission import Admission, Operation
-from clusters.embedded.bodies import check_address, check_type, parse_body, shaped
+from clusters.embedded.bodies import check_address, check_duplicates, check_type, parse_body, shaped
 from clusters.embedded.context import Clock, Context, as_served
 from clusters.embedded.deleting import Deleter
 from clusters.embedded.fields import Ownership
@@ -40,6 +40,7 @@ class Writer:
     def create(self, ctx: Context) -> Answer | Awaitable[Answer]:
         """POST."""
         obj = parse_body(ctx.request, ctx.body_shape)
+        check_duplicates(ctx.request, obj, ctx.kind, ctx.warnings)
         check_type(obj, ctx.kind)
         return self.create_object(ctx, obj)
 
@@ -84,7 +85,10 @@ class Writer:
         kind = ctx.kind
         name = obj["metadata"]["name"]
         key = kind.key(ctx.namespace, name)
-        if kind.table.get(key) is not None:
+        taken = kind.table.get(key)
+        if taken is not None:
+            if b'"deletionTimestamp"' in taken.data and taken.decode()["metadata"].get("deletionTimestamp"):
+                raise errors.being_deleted(kind.group, kind.plural, name)
             raise errors.already_exists(kind.group, kind.plural, name)
         if ctx.dry_run:
             return ctx.respond(201, _encoded(obj))
@@ -96,6 +100,7 @@ class Writer:
     def update(self, ctx: Context) -> Answer | Awaitable[Answer]:
         """PUT."""
         body = parse_body(ctx.request, ctx.body_shape)
+        check_duplicates(ctx.request, body, ctx.kind, ctx.warnings)
         check_type(body, ctx.kind)
         if ctx.kind.table.get(ctx.key) is None and ctx.kind.strategy.create_on_update and not ctx.subresource:
             body.get("metadata", {}).pop("resourceVersion", None)
@@ -114,10 +119,16 @@ class Writer:
         make = self._patcher.maker(ctx)
         applies = self._patcher.applies(ctx)
         if applies and not ctx.subresource and ctx.kind.table.get(ctx.key) is None:
-            return self.create_object(ctx, make(None), manage=False)
+            made = make(None)
+            if uid := made["metadata"].get("uid"):
+                why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                raise errors.conflict(ctx.kind.group, ctx.kind.plural, ctx.name or "", why)
+            return self.create_object(ctx, made, manage=False)
 
         def patched(old: Object) -> Object:
-            return shaped(make(old), ctx.kind, ctx.request, ctx.warnings)
+            new = shaped(make(old), ctx.kind, ctx.request, ctx.warnings)
+            check_address(new, ctx.kind, ctx.namespace, ctx.name)
+            return new
 
         return self.change(ctx, patched, manage=not applies)
 
@@ -155,7 +166,7 @@ class Writer:
         if asked not in {"0", old["metadata"]["resourceVersion"]}:
             raise errors.conflict(kind.group, kind.plural, ctx.name or "", errors.MODIFIED)
         uid = new["metadata"].get("uid") or old["metadata"]["uid"]
-        if uid != old["metadata"]["uid"]:
+        if uid != old["metadata"]["uid"] and ctx.request.method == "PUT":
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
             raise errors.conflict(kind.group, kind.plural, ctx.name or "", why)
         new["kind"], new["apiVersion"] = kind.kind, kind.api_version

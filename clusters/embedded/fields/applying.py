@@ -5,7 +5,7 @@ manager owns with another value is a conflict, unless the client forces it. Appl
 """
 
 import copy
-from typing import Any
+from typing import Any, Final
 
 from clusters.embedded import errors
 from clusters.embedded.context import Context
@@ -26,6 +26,9 @@ from clusters.embedded.fields.sets import (
 from clusters.embedded.schemas import Listed, Shape
 from clusters.embedded.store import Object
 
+_BEFORE: Final[Entry] = {"manager": "before-first-apply", "operation": "Update"}
+"""Who owns what was there before anybody's ownership was recorded."""
+
 
 class Applier:
     """The apply patch."""
@@ -43,6 +46,9 @@ class Applier:
             "subresource": ctx.subresource,
         }
         entries: list[Entry] = (live or {}).get("metadata", {}).get("managedFields") or []
+        if live is not None and not entries:
+            unknown = _BEFORE | {"apiVersion": ctx.kind.api_version}
+            entries = [self._ownership.entry(unknown, stripped(changed(_bare(live), {}, shape)))]
         reset = ctx.kind.strategy.reset_fields(ctx.subresource)
         wants = stripped(set_of(wanted, shape), reset)
         had: FieldSet = {}

@@ -16,7 +16,10 @@ def _node(obj: Object, now: float) -> list[Any]:
         shown += ",SchedulingDisabled"
     row = [obj["metadata"]["name"], shown, _roles(obj), age_of(obj, now), info.get("kubeletVersion", "")]
     row += [_address(status, "InternalIP"), _address(status, "ExternalIP")]
-    return row + [info.get(key) or UNKNOWN for key in ("osImage", "kernelVersion", "containerRuntimeVersion")]
+    kernel = info.get("kernelVersion")
+    if kernel and info.get("architecture"):
+        kernel = f"{kernel} ({info['architecture']})"
+    return [*row, info.get("osImage") or UNKNOWN, kernel or UNKNOWN, info.get("containerRuntimeVersion") or UNKNOWN]
 
 
 def _roles(obj: Object) -> str:
@@ -81,6 +84,16 @@ def _pod_group(obj: Object, now: float) -> list[Any]:
     return [obj["metadata"]["name"], policy, workload, shown, age_of(obj, now)]
 
 
+def _service(obj: Object, now: float) -> list[Any]:
+    spec = obj["spec"]
+    ports = ",".join(f"{each.get('port')}/{each.get('protocol', 'TCP')}" for each in spec.get("ports") or ())
+    outside = ",".join(spec.get("externalIPs") or ()) or spec.get("externalName") or NONE
+    selector = ",".join(f"{key}={value}" for key, value in sorted((spec.get("selector") or {}).items()))
+    address = spec.get("clusterIP") or NONE
+    row = [obj["metadata"]["name"], spec.get("type", ""), address, outside, ports or NONE, age_of(obj, now)]
+    return [*row, selector or NONE]
+
+
 def _secret(obj: Object, now: float) -> list[Any]:
     return [obj["metadata"]["name"], obj.get("type", ""), len(obj.get("data") or {}), age_of(obj, now)]
 
@@ -135,6 +148,18 @@ PRINTERS: Final = {
             AGE,
         ),
         _secret,
+    ),
+    "services": Printer(
+        (
+            NAME,
+            Column("Type", description="How the service is reached."),
+            Column("Cluster-IP", description="Its address inside the cluster."),
+            Column("External-IP", description="Its addresses outside the cluster."),
+            Column("Port(s)", description="Its ports."),
+            AGE,
+            Column("Selector", description="How its pods are found.", priority=1),
+        ),
+        _service,
     ),
     "configmaps": Printer((NAME, Column("Data", description="How many entries it has."), AGE), _configmap),
     "serviceaccounts": _NAME_AND_AGE,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 ROOTS: Final = (
-    "core.v1: Namespace Pod Node Event Secret ConfigMap ServiceAccount Binding",
+    "core.v1: Namespace Pod Node Event Secret ConfigMap ServiceAccount Service Binding",
     "batch.v1: Job CronJob",
     "coordination.v1: Lease",
     "events.v1: Event",
@@ -40,6 +40,7 @@ SCALARS: Final = {
     f"{EXTENSIONS}.JSONSchemaPropsOrBool": "any",
     f"{EXTENSIONS}.JSONSchemaPropsOrStringArray": "any",
 }
+_STRUCT_SCALARS: Final = frozenset({"quantity", "time", "microtime", "intstr", "any"})
 _STRUCT: Final = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 _FIELD: Final = re.compile(r'^\t(\w+)\s+(\S+)\s+`[^`]*json:"([^"]*)"', re.MULTILINE)
 _EMBEDDED_META: Final = re.compile(r"^\t(metav1\.)?ObjectMeta\s", re.MULTILINE)
@@ -59,33 +60,22 @@ def roots() -> list[str]:
 
 
 def go_flags(sources: list[Path]) -> dict[str, dict[str, str]]:
-    """For each OpenAPI type name, the fields that are `z` or `e`."""
+    """For each OpenAPI type name, the fields that are no pointers: `z` if they vanish when empty, else `e`."""
     flags: dict[str, dict[str, str]] = {}
     for source in sources:
         for file in source.rglob("types*.go"):
             package = _package(source, file.parent)
-            text = file.read_text()
-            plain = {name for name, base in _VALUE.findall(text) if base in {"string", "int32", "int64", "bool"}}
-            groups = {name for name, base in _VALUE.findall(text) if base.startswith(("map[", "[]"))}
-            for name, body in _STRUCT.findall(text):
-                flags[f"{package}.{name}"] = _struct_flags(body, plain, groups)
+            for name, body in _STRUCT.findall(file.read_text()):
+                flags[f"{package}.{name}"] = _struct_flags(body)
     return flags
 
 
-def _struct_flags(body: str, plain: set[str], groups: set[str]) -> dict[str, str]:
+def _struct_flags(body: str) -> dict[str, str]:
     found = {"metadata": "e"} if _EMBEDDED_META.search(body) else {}
     for _, kind, tag in _FIELD.findall(body):
         name, *options = tag.split(",")
-        if not name or name == "-" or kind.startswith("*"):
-            continue
-        scalar = kind in {"string", "int32", "int64", "int", "bool", "float64"} or kind in plain
-        scalar = scalar or kind in {"types.UID", "UID", "v1.ConditionStatus", "v1.PodConditionType", "v1.UID"}
-        group = kind.startswith(("[]", "map[")) or kind in groups or kind.endswith("ResourceList")
-        short = kind.rsplit(".", 1)[-1]
-        if (scalar or group) and "omitempty" in options:
-            found[name] = "z"
-        elif not scalar and not group and "omitzero" not in options and short not in {"Time", "MicroTime"}:
-            found[name] = "e"
+        if name and name != "-" and not kind.startswith("*") and "omitzero" not in options:
+            found[name] = "z" if "omitempty" in options else "e"
     return found
 
 
@@ -134,8 +124,11 @@ class Reader:
         default = self.v3.get(owner, {}).get("properties", {}).get(name, {}).get("default")
         if default not in (None, {}, "", 0, False, []):
             described["d"] = default
-        if flag := self.flags.get(owner, {}).get(name):
-            described[flag] = True
+        flag = self.flags.get(owner, {}).get(name)
+        if flag and described["t"].startswith("#"):
+            described["e"] = True  # an empty struct does not vanish
+        elif flag == "z" and described["t"] not in _STRUCT_SCALARS:
+            described["z"] = True
         if required:
             described["q"] = True
         return described if len(described) > 1 else described["t"]

@@ -30,6 +30,12 @@ class MismatchError(ValueError):
     """A value of the wrong type; the message is the one that Kubernetes' JSON decoder gives."""
 
 
+class _MapKey(str):
+    """A key that a user chose; what Kubernetes says about wrong types does not name it."""
+
+    __slots__ = ()
+
+
 class Findings:
     """What a decoding found besides the object: unknown fields. `fill` adds the structs that are always there."""
 
@@ -47,6 +53,14 @@ def dotted(path: Path) -> str:
         path, name = path
         parts.append(name if name.startswith("[") or path is None else "." + name)
     return "".join(reversed(parts))
+
+
+def _names(path: Path) -> list[str]:
+    names: list[str] = []
+    while path is not None:
+        path, name = path
+        names.append(name)
+    return names[::-1]
 
 
 def clean(value: Any, shape: Shape, findings: Findings, path: Path = None, owner: str = "") -> Any:
@@ -68,7 +82,9 @@ def clean(value: Any, shape: Shape, findings: Findings, path: Path = None, owner
             raise _mismatch(value, f"map[string]{_go_name(shape.value)}", path, owner)
         inner = shape.value
         return {
-            key: clean(each, inner, findings, (path, key), owner) for key, each in value.items() if each is not None
+            key: clean(value[key], inner, findings, (path, _MapKey(key)), owner)
+            for key in sorted(value)
+            if value[key] is not None
         }
     return value
 
@@ -188,5 +204,5 @@ def _mismatch(value: Any, expected: str, path: Path, owner: str) -> MismatchErro
         case _:
             found = "object"
     holder = owner.rsplit(".", 1)[-1]
-    named = re.sub(r"\[\d+\]", "", dotted(path))
+    named = ".".join(name for name in _names(path) if not isinstance(name, _MapKey) and not name.startswith("["))
     return MismatchError(f"json: cannot unmarshal {found} into Go struct field {holder}.{named} of type {expected}")

@@ -103,6 +103,16 @@ def builtin_kinds(store: Store, now: Callable[[], str]) -> list[Kind]:
         ),
         make_kind(store, "v1", "nodes", "Node", simple.Nodes(), short="no", namespaced=False, subresources=("status",)),
         make_kind(store, "v1", "configmaps", "ConfigMap", simple.ConfigMaps(), short="cm"),
+        make_kind(
+            store,
+            "v1",
+            "services",
+            "Service",
+            simple.Services(),
+            short="svc",
+            categories=("all",),
+            subresources=("status",),
+        ),
         make_kind(store, "v1", "secrets", "Secret", simple.Secrets()),
         make_kind(store, "v1", "events", "Event", simple.Events(), short="ev"),
         make_kind(

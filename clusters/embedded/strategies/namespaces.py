@@ -1,10 +1,13 @@
 """Namespaces: they go when their content has gone, which the namespace controller tells by the finalize endpoint."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from clusters.embedded.kinds import Strategy
 from clusters.embedded.store import Object
 from multimirror.batch.names import dns_label
+
+_IMMORTAL: Final = frozenset({"default", "kube-public", "kube-system"})
 
 
 class Namespaces(Strategy):
@@ -42,6 +45,10 @@ class Namespaces(Strategy):
         """Only the finalize endpoint changes the spec's finalizers."""
         new["spec"] = old.get("spec", {})
         return super().prepare_update(new, old)
+
+    def why_undeletable(self, obj: Object) -> str:
+        """Some namespaces are always there."""
+        return "this namespace may not be deleted" if obj["metadata"]["name"] in _IMMORTAL else ""
 
     def can_go(self, obj: Object) -> bool:
         """When nothing in it is left to clean up."""

@@ -2,13 +2,19 @@
 
 import base64
 from collections.abc import Mapping
+from typing import Final
 
 from clusters.embedded.kinds import Strategy
 from clusters.embedded.store import Object
 from multimirror.batch import FieldError
-from multimirror.batch.errors import forbidden, invalid, too_long
+from multimirror.batch.errors import forbidden, invalid, not_supported, required, too_long
 
-_TOO_LONG = 1024 * 1024
+_TOO_LONG: Final = 1024 * 1024
+_HOOK_CHOICES: Final = {
+    "sideEffects": ("None", "NoneOnDryRun"),
+    "failurePolicy": ("Fail", "Ignore"),
+    "matchPolicy": ("Equivalent", "Exact"),
+}
 
 
 class ConfigMaps(Strategy):
@@ -216,6 +222,59 @@ class Webhooks(Strategy):
                 service.setdefault("port", 443)
         return obj
 
+    def validate_create(self, obj: Object) -> list[FieldError]:
+        """Each webhook has a full name, an address and versions."""
+        problems: list[FieldError] = []
+        for index, hook in enumerate(obj.get("webhooks") or ()):
+            problems += _hook_problems(hook, f"webhooks[{index}]")
+        return problems
+
     def spec_changed(self, new: Object, old: Object) -> bool:
         """The webhooks are the spec."""
         return new.get("webhooks") != old.get("webhooks")
+
+
+def _hook_problems(hook: Object, field: str) -> list[FieldError]:
+    problems: list[FieldError] = []
+    name = hook.get("name", "")
+    if not name:
+        problems.append(required(f"{field}.name"))
+    elif name.count(".") < 2:
+        text = "should be a domain with at least three segments separated by dots"
+        problems.append(invalid(f"{field}.name", name, text))
+    problems += _client_problems(hook.get("clientConfig") or {}, f"{field}.clientConfig")
+    if not hook.get("admissionReviewVersions"):
+        text = "must specify one of v1, v1beta1"
+        problems.append(required(f"{field}.admissionReviewVersions", text))
+    for key, allowed in _HOOK_CHOICES.items():
+        if hook.get(key) not in allowed:
+            problems.append(not_supported(f"{field}.{key}", hook.get(key, ""), allowed))
+    if not 1 <= hook.get("timeoutSeconds", 10) <= 30:
+        text = "the timeout value must be between 1 and 30 seconds"
+        problems.append(invalid(f"{field}.timeoutSeconds", hook["timeoutSeconds"], text))
+    return problems
+
+
+def _client_problems(client: Object, field: str) -> list[FieldError]:
+    if ("url" in client) == ("service" in client):
+        return [required(field, "exactly one of url or service is required")]
+    if "url" in client and not client["url"].startswith("https://"):
+        text = "'https' is the only allowed URL scheme; desired format: https://host[/path]"
+        return [invalid(f"{field}.url", client["url"].partition(":")[0], text)]
+    return []
+
+
+class Services(Strategy):
+    """Stored, so that tools that look for them find none or some; nothing listens."""
+
+    has_status = True
+
+    def default(self, obj: Object) -> Object:
+        """What the client left out."""
+        spec = obj["spec"]
+        spec.setdefault("type", "ClusterIP")
+        spec.setdefault("sessionAffinity", "None")
+        for port in spec.get("ports") or ():
+            port.setdefault("protocol", "TCP")
+            port.setdefault("targetPort", port.get("port"))
+        return obj
