@@ -2,6 +2,7 @@
 # make check  linters, types and the direction of imports
 # make fmt    format the code
 # make binaries  real control planes for the tests: downloaded, or built with Go; cached
+# make manifests  the CustomResourceDefinitions in deploy/crds, from the code
 # make bench  the promises about speed, measured
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check fmt bench binaries clean
+.PHONY: help venv test check fmt bench binaries manifests clean
 
 help:
 	@sed -n 's/^# //p' $(firstword $(MAKEFILE_LIST))
@@ -40,6 +41,9 @@ binaries: $(STAMP)
 fmt: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+manifests: $(STAMP)
+	$(BIN)/python -m multimirror.api deploy/crds
 
 bench: $(STAMP)
 	$(BIN)/python -m bench

@@ -1,0 +1,27 @@
+"""The names that multimirror reads and writes on other people's objects: labels, annotations, the manager's name.
+
+Users write the first group, we write the second. What we write on copies (origin, origin uid, attempt) is defined where
+copies are made, in `multimirror.batch`.
+"""
+
+from typing import Final
+
+GROUP: Final = "multimirror.dev"
+VERSION: Final = "v1alpha1"
+
+MANAGED_BY: Final = f"{GROUP}/dispatcher"
+"""The value of a Job's spec.managedBy that makes it ours."""
+
+QUEUE_LABEL: Final = f"{GROUP}/queue"
+"""On a Job: the MirrorQueue that it waits in."""
+DEFAULT_QUEUE_LABEL: Final = f"{GROUP}/default-queue"
+"""On a namespace: the MirrorQueue of those of its Jobs that name none."""
+PRIORITY_LABEL: Final = f"{GROUP}/priority"
+"""On a Job: a whole number; higher goes first. Without it: 0."""
+CLUSTERS_ANNOTATION: Final = f"{GROUP}/clusters"
+"""On a Job: the only worker clusters that it may go to, separated by commas."""
+
+CLUSTER_ANNOTATION: Final = f"{GROUP}/cluster"
+"""On the original, by us: the worker cluster that it was given to."""
+ATTEMPT_ANNOTATION: Final = f"{GROUP}/attempt"
+"""On the original, by us: how many times it has been given to a worker cluster."""

@@ -1,0 +1,164 @@
+"""Reading a spec field by field: each value checked, each complaint naming its field and the remedy.
+
+The API server checks the same things with the schema, but not for objects that were stored before a rule was made, and
+not where CEL rules are not evaluated. One broken object must cost its own user a clear word, and nobody else anything.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+from multimirror.batch import Json, validate_label_selector
+from multimirror.batch.quantities import QuantityError, quantity
+
+_DURATION: Final = re.compile(r"(?:[0-9]+(?:h|m|s))+", re.ASCII)
+_UNITS: Final = {"h": 3600, "m": 60, "s": 1}
+_Choice = TypeVar("_Choice", bound=StrEnum)
+_Item = TypeVar("_Item")
+
+
+class SpecError(ValueError):
+    """An object says something that cannot be meant. `field` is its path, the message says what would be right."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+        self.message = message
+
+
+def duration(text: str) -> float:
+    """The seconds that `1h30m` or `45s` stand for. Raises ValueError."""
+    if not _DURATION.fullmatch(text):
+        raise ValueError(f"{text!r} is no duration: write whole hours, minutes and seconds, such as 1h30m or 45s")
+    return float(sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"([0-9]+)([hms])", text)))
+
+
+class Fields:
+    """The fields of one object within an API object, read by key."""
+
+    def __init__(self, value: object, path: str) -> None:
+        if not isinstance(value, Mapping):
+            raise SpecError(path, f"must be an object, not {value!r}")
+        self._value: Mapping[str, Any] = value
+        self.path = path
+
+    def __contains__(self, key: str) -> bool:
+        return self._value.get(key) is not None
+
+    def error(self, key: str, message: str) -> SpecError:
+        return SpecError(f"{self.path}.{key}", message)
+
+    def text(self, key: str, default: str | None = None) -> str:
+        value = self._value.get(key)
+        if value is None:
+            if default is None:
+                raise self.error(key, "is required")
+            return default
+        if not isinstance(value, str) or not value:
+            raise self.error(key, f"must be a text that is not empty, not {value!r}")
+        return value
+
+    def number(self, key: str, default: int, minimum: int) -> int:
+        return default if (value := self.optional_number(key, minimum)) is None else value
+
+    def optional_number(self, key: str, minimum: int) -> int | None:
+        value = self._value.get(key)
+        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < minimum):
+            raise self.error(key, f"must be a whole number of at least {minimum}, not {value!r}")
+        return value
+
+    def flag(self, key: str) -> bool:
+        value = self._value.get(key, False)
+        if not isinstance(value, bool):
+            raise self.error(key, f"must be true or false, not {value!r}")
+        return value
+
+    def choice(self, key: str, default: _Choice) -> _Choice:
+        value = self._value.get(key)
+        if value is None:
+            return default
+        try:
+            return type(default)(value)
+        except ValueError:
+            choices = ", ".join(type(default))
+            raise self.error(key, f"must be one of {choices}, not {value!r}") from None
+
+    def seconds(self, key: str, default: str | None, minimum: float = 0) -> float:
+        text = self.text(key, default)
+        try:
+            value = duration(text)
+        except ValueError as error:
+            raise self.error(key, str(error)) from None
+        if value < minimum:
+            raise self.error(key, f"must be at least {minimum:g}s, not {text}")
+        return value
+
+    def texts(self, key: str) -> dict[str, str]:
+        found = self.part(key)._value if key in self else {}
+        for name, value in found.items():
+            if not isinstance(value, str):
+                raise self.error(f"{key}[{name}]", f"must be a text, not {value!r}")
+        return dict(found)
+
+    def quantities(self, key: str) -> dict[str, Decimal]:
+        """A list of resources (`cpu: 500m`), as numbers."""
+        amounts = {}
+        for name, value in (self.part(key)._value if key in self else {}).items():
+            try:
+                amounts[name] = quantity(value)
+            except QuantityError:
+                message = f"must be a quantity such as 4, 500m or 16Gi, not {value!r}"
+                raise self.error(f"{key}[{name}]", message) from None
+            if amounts[name] < 0:
+                raise self.error(f"{key}[{name}]", f"must not be negative: {value!r}")
+        return amounts
+
+    def selector(self, key: str) -> Json | None:
+        """A label selector; None where there is none."""
+        if key not in self:
+            return None
+        selector = dict(self.part(key)._value)
+        try:
+            errors = validate_label_selector(selector, f"{self.path}.{key}")
+        except (AttributeError, TypeError):
+            raise self.error(key, "is no label selector: it has matchLabels and matchExpressions") from None
+        if errors:
+            raise SpecError(errors[0].field, errors[0].message)
+        return selector
+
+    def part(self, key: str) -> "Fields":
+        """The object under a key; an empty one where there is none."""
+        value = self._value.get(key)
+        return Fields({} if value is None else value, f"{self.path}.{key}")
+
+    def items(self, key: str, read: Callable[[Any, str], _Item]) -> tuple[_Item, ...]:
+        """A list, each item read by `read(value, path)`."""
+        value = self._value.get(key)
+        if value is None:
+            return ()
+        if not isinstance(value, list):
+            raise self.error(key, f"must be a list, not {value!r}")
+        return tuple(read(item, f"{self.path}.{key}[{index}]") for index, item in enumerate(value))
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """A list of names, none of them twice."""
+        found = self.items(key, _name)
+        if len(set(found)) != len(found):
+            raise self.error(key, "must not name anything twice")
+        return found
+
+
+def _name(value: object, path: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise SpecError(path, f"must be a name, not {value!r}")
+    return value
+
+
+def read_spec(obj: Json, kind: str) -> Fields:
+    """The spec of an object of ours."""
+    found = obj.get("kind", kind)
+    if found != kind:
+        raise SpecError("kind", f"must be {kind}, not {found!r}")
+    return Fields(obj.get("spec") or {}, "spec")
