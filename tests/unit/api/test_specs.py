@@ -193,7 +193,7 @@ def a_job(labels: dict[str, str] | None = None, annotations: dict[str, str] | No
 
 def test_what_a_job_says_about_itself() -> None:
     job = a_job({QUEUE_LABEL: "q", PRIORITY_LABEL: "10"}, {CLUSTERS_ANNOTATION: "east, west"})
-    assert (queue_of(job), priority_of(job), allowed_clusters(job)) == ("q", 10, {"east", "west"})
+    assert (queue_of(job), priority_of(job), allowed_clusters(job)) == ("q", 10, frozenset({"east", "west"}))
     plain = a_job()
     assert (queue_of(plain), priority_of(plain), allowed_clusters(plain)) == (None, 0, None)
 
