@@ -75,11 +75,22 @@ def _validate_generated_selector(metadata: Json, spec: Json, *, prefixed: bool) 
         if key not in labels:
             errors.append(required(field, f"must be '{value}'"))
         elif labels[key] != value:
-            errors.append(invalid(field, labels, f"must be '{value}'"))
+            errors.append(invalid(field, _as_map(labels), f"must be '{value}'"))
     # A selector that is wrong in itself is told so by O8, and matched against nothing.
     if not validate_label_selector(selector, "") and not selector_matches(selector, expected):  # O6
-        errors.append(invalid("spec.selector", stored_value(selector), "`selector` not auto-generated"))
+        printed = _printed_selector(stored_value(selector))
+        errors.append(invalid("spec.selector", printed, "`selector` not auto-generated"))
     return errors
+
+
+def _as_map(labels: Json | None) -> Json | None:
+    """Go prints the keys of a map in order."""
+    return None if labels is None else dict(sorted(labels.items()))
+
+
+def _printed_selector(selector: Json) -> Json:
+    labels = selector.get("matchLabels")
+    return selector if labels is None else {**selector, "matchLabels": _as_map(labels)}
 
 
 def _validate_spec(spec: Json, *, any_value: bool) -> list[FieldError]:
@@ -93,7 +104,7 @@ def _validate_spec(spec: Json, *, any_value: bool) -> list[FieldError]:
     readable = selector is None or not validate_label_selector(selector, "")
     if readable and not selector_matches(selector, labels):  # O9
         field = "spec.template.metadata.labels"
-        errors.append(invalid(field, labels, "`selector` does not match template `labels`"))
+        errors.append(invalid(field, _as_map(labels), "`selector` does not match template `labels`"))
     return errors
 
 

@@ -247,6 +247,16 @@ async def test_a_name_that_makes_bad_pod_names_is_warned_of(api: Api) -> None:
     )
 
 
+async def test_more_indexes_than_can_be_tracked_are_warned_of(api: Api) -> None:
+    many: Object = {"completionMode": "Indexed", "completions": 100_001, "parallelism": 10_001}
+    answer = await api.post(api.at("jobs"), job("a", **many), dryRun="All")
+    answer.ok(201)
+    assert answer.warnings == [
+        "spec: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, "
+        "Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
+    ]
+
+
 async def test_a_name_too_long_for_a_label_is_refused(api: Api) -> None:
     status = (await api.post(api.at("jobs"), job("x" * 64))).refused(422, "Invalid")
     assert "must be no more than 63 bytes" in status["message"]

@@ -1,7 +1,6 @@
 """The official Python client, synchronous and asyncio, with no special settings: lists, watches, patches."""
 
 import asyncio
-import contextlib
 import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -161,9 +160,7 @@ async def test_the_asyncio_client_watches(api: Api, aio: Any) -> None:
     batch = official.aio.client.BatchV1Api(aio)
     await api.made("jobs", job("there"))
     seen = []
-    async with asyncio.timeout(DEADLINE), contextlib.AsyncExitStack() as stack:
-        watcher = official.aio.watch.Watch()
-        stack.callback(watcher.stop)
+    async with asyncio.timeout(DEADLINE), official.aio.watch.Watch() as watcher:
         async for event in watcher.stream(batch.list_namespaced_job, api.namespace):
             seen.append((event["type"], event["object"].metadata.name))
             if len(seen) == 1:
