@@ -1,6 +1,7 @@
 """One local control plane with its options, and what faults can be put to it."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -54,9 +55,10 @@ async def test_kubernetes_own_job_controller_runs_where_it_is_not_switched_off(f
         start = (await management.list(PODS, "default")).resource_version
         async with asyncio.timeout(60):
             while not (await management.list(PODS, "default")).items:
-                async for event in management.watch(PODS, "default", resource_version=start):
-                    if event.type == "ADDED":
-                        break
+                async with contextlib.aclosing(management.watch(PODS, "default", resource_version=start)) as events:
+                    async for event in events:
+                        if event.type == "ADDED":
+                            break
         owner = (await management.list(PODS, "default")).items[0]["metadata"]["ownerReferences"][0]
         assert (owner["kind"], owner["name"]) == ("Job", "run")
         assert not (await worker.list(PODS, "default")).items

@@ -1,6 +1,7 @@
 """Simulated nodes on real control planes: Kubernetes' own controllers see pods run and end."""
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -28,10 +29,11 @@ async def test_a_job_runs_to_its_end(*, scheduler: bool) -> None:
     ):
         created = await client.create(JOBS, job)
         start = created["metadata"]["resourceVersion"]
-        async for event in client.watch(JOBS, "default", resource_version=start):
-            status = event.object.get("status", {})
-            if any(c["type"] == "Complete" and c["status"] == "True" for c in status.get("conditions", [])):
-                break
+        async with contextlib.aclosing(client.watch(JOBS, "default", resource_version=start)) as events:
+            async for event in events:
+                status = event.object.get("status", {})
+                if any(c["type"] == "Complete" and c["status"] == "True" for c in status.get("conditions", [])):
+                    break
         assert status["succeeded"] == 3
         pods = (await client.list(PODS, "default")).items
         assert {pod["status"]["phase"] for pod in pods} == {"Succeeded"}

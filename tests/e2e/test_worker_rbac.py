@@ -1,6 +1,7 @@
 """Least privilege: what the manifests in deploy/worker grant on a real API server, and what they do not."""
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -80,10 +81,11 @@ async def test_a_copy_can_live_its_whole_life(worker: Worker) -> None:
     await account.delete(JOBS, "copy", "team-a", propagation="Background", uid=created["metadata"]["uid"])
     seen = []
     async with asyncio.timeout(30):
-        async for event in account.watch(JOBS, "team-a", resource_version=start):
-            seen.append(event.type)
-            if event.type == "DELETED":
-                break
+        async with contextlib.aclosing(account.watch(JOBS, "team-a", resource_version=start)) as events:
+            async for event in events:
+                seen.append(event.type)
+                if event.type == "DELETED":
+                    break
     assert seen == ["ADDED", "MODIFIED", "DELETED"]
 
 
