@@ -1,5 +1,5 @@
 """How clusters come to be: embedded, local and kind, behind one interface."""
 
-from clusters.fleet import Cluster, Fleet, FleetOptions, Kubeconfig, open_fleet, unavailable
+from clusters.fleet import Cluster, Fleet, FleetError, FleetOptions, Kubeconfig, open_fleet, unavailable
 
-__all__ = ["Cluster", "Fleet", "FleetOptions", "Kubeconfig", "open_fleet", "unavailable"]
+__all__ = ["Cluster", "Fleet", "FleetError", "FleetOptions", "Kubeconfig", "open_fleet", "unavailable"]

@@ -20,11 +20,9 @@ from typing import IO, Any, Final
 
 import yaml
 
-from clusters.fleet import Fleet, FleetOptions, open_fleet
-from multimirror.kube import Client, Connection, KubeError, Resource
+from clusters.fleet import Fleet, FleetError, FleetOptions, open_fleet
 
 _DEFAULT_DIRECTORY: Final = Path("~/.multimirror/fleet")
-_NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
 _STOP_SECONDS: Final = 60.0
 _ANSWER_SECONDS: Final = 5.0
 _EPILOG: Final = """examples:
@@ -35,10 +33,6 @@ _EPILOG: Final = """examples:
   python -m clusters down
 
 exit codes: 0 done, 1 failed (one line says why), 2 wrong usage"""
-
-
-class CommandError(Exception):
-    """What went wrong, in one sentence with the remedy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +56,7 @@ class Place:
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._lock_file() as file:
             if not _locked(file):
-                raise CommandError(
+                raise FleetError(
                     f"a fleet is already up in {self.directory}: stop it with `python -m clusters down"
                     f" --directory {self.directory}`, or choose another --directory"
                 )
@@ -72,9 +66,9 @@ class Place:
         """The fleet that is up here."""
         nothing = f"no fleet is up in {self.directory}: start one with `python -m clusters up`"
         if not self.state.exists():
-            raise CommandError(nothing)
+            raise FleetError(nothing)
         if self.is_free():
-            raise CommandError(f"{nothing} (the last one was killed)")
+            raise FleetError(f"{nothing} (the last one was killed)")
         state: dict[str, Any] = json.loads(self.state.read_text())
         return state
 
@@ -166,7 +160,7 @@ async def down(arguments: argparse.Namespace) -> None:
             while not place.is_free():  # noqa: ASYNC110 - the lock of another process cannot be awaited
                 await asyncio.sleep(0.05)
     except TimeoutError:
-        raise CommandError(
+        raise FleetError(
             f"process {state['pid']} did not stop within {_STOP_SECONDS:g} s: look at its output, then kill it"
         ) from None
     print(f"{len(state['clusters'])} {state['kind']} clusters stopped")
@@ -178,16 +172,19 @@ async def status(arguments: argparse.Namespace) -> None:
     rows = await asyncio.gather(*(_ask(cluster) for cluster in state["clusters"]))
     _print({**state, "clusters": rows}, rows, arguments.output)
     if not all(row["ready"] for row in rows):
-        raise CommandError("not every cluster answers: look at the output of `python -m clusters up`")
+        raise FleetError("not every cluster answers: look at the output of `python -m clusters up`")
 
 
 async def _ask(cluster: dict[str, Any]) -> dict[str, Any]:
+    from multimirror.kube import Client, Connection, KubeError, Resource  # noqa: PLC0415 - slow, and only needed here
+
     row = {**cluster, "ready": False, "version": "", "nodes": 0}
+    nodes_of_it = Resource("", "v1", "nodes", "Node", namespaced=False)
     try:
         connection = Connection.from_kubeconfig(Path(cluster["kubeconfig"]), name=cluster["name"])
         async with Client(connection, timeout=_ANSWER_SECONDS) as client:
             version = json.loads((await client.request("GET", "/version")).body)["gitVersion"]
-            nodes = await client.list(_NODES)
+            nodes = await client.list(nodes_of_it)
     except KubeError:
         return row
     return {**row, "ready": True, "version": version, "nodes": len(nodes.items)}
@@ -266,7 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         asyncio.run(given.run(given))
     except KeyboardInterrupt:
         return 130
-    except (CommandError, KubeError, OSError, RuntimeError, ValueError) as error:
+    except (FleetError, OSError, ValueError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     return 0

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 Kubeconfig = dict[str, Any]
 
 
+class FleetError(Exception):
+    """Why a fleet cannot come up, in words for its user, with the remedy. Every kind's own errors are of this one."""
+
+
 class Cluster(Protocol):
     """One running cluster, as its users see it."""
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from clusters.fleet import FleetError
+
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS objects (
     resource TEXT NOT NULL, key TEXT NOT NULL, version INTEGER NOT NULL, data BLOB NOT NULL,
@@ -21,7 +23,7 @@ INSERT OR IGNORE INTO clock VALUES (1, 1);
 """
 
 
-class DirectoryInUseError(RuntimeError):
+class DirectoryInUseError(FleetError):
     """Another server holds the data directory."""
 
 

@@ -5,8 +5,10 @@ import contextlib
 import os
 import signal
 
+from clusters.fleet import FleetError
 
-class CommandError(Exception):
+
+class CommandError(FleetError):
     """A command failed, or took too long."""
 
 

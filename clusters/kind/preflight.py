@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from clusters.fleet import FleetError
 from clusters.kind.commands import CommandError, run
 from clusters.local.versions import Version
 
@@ -18,7 +19,7 @@ MEMORY_BESIDES: Final = 1 << 30
 OLDEST_KIND: Final = Version(0, 32, 0)  # the first that knows Kubernetes 1.36 and its kubeadm configuration
 
 
-class NotPossibleError(Exception):
+class NotPossibleError(FleetError):
     """No kind fleet can be made here; says what is wrong and what to do."""
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from clusters.fleet import FleetError
 from clusters.local import versions
 from clusters.local.versions import Version
 
@@ -21,7 +22,7 @@ NEEDED: Final = ("etcd", "kube-apiserver", "kube-controller-manager")
 ALL: Final = (*NEEDED, "kube-scheduler", "kubectl")
 
 
-class BinariesMissingError(Exception):
+class BinariesMissingError(FleetError):
     """Programs that are needed were not found; says which, where was looked, and how to get them."""
 
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
-from clusters.fleet import Kubeconfig
+from clusters.fleet import FleetError, Kubeconfig
 from clusters.local import components, probe
 from clusters.local.binaries import Binaries
 from clusters.local.components import Layout, Ports
@@ -33,7 +33,7 @@ _PORT_TRIES: Final = 3
 _Check = Callable[[], Awaitable[str | None]]
 
 
-class StartError(Exception):
+class StartError(FleetError):
     """A component did not come up; carries the lines of its log that say why."""
 
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from clusters.fleet import FleetError
 from clusters.local.supervisor import PIDS
 
 LOCK: Final = "multimirror-local.lock"
@@ -29,7 +30,7 @@ _PREFIX: Final = "run-"
 _KEPT_LOGS: Final = 5
 
 
-class HomeError(Exception):
+class HomeError(FleetError):
     """A directory cannot be used as a home; says which and why."""
 
 

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from clusters.fleet import FleetError
 from clusters.local import supervisor
 from clusters.local.homes import Home
 from clusters.local.logs import tail, telling_lines
@@ -20,7 +21,7 @@ from clusters.local.logs import tail, telling_lines
 _ANSWER_SECONDS: Final = 30.0
 
 
-class SupervisorGoneError(Exception):
+class SupervisorGoneError(FleetError):
     """The supervisor process ended, and with it everything that it ran."""
 
 

@@ -135,3 +135,21 @@ def test_help_fits_on_a_screen_and_has_examples() -> None:
     shown = run("--help").stdout
     assert len(shown.splitlines()) <= 24
     assert "python -m clusters up --kind local" in shown
+
+
+def test_a_data_directory_that_is_in_use_is_refused(up: Start, tmp_path: Path) -> None:
+    data = ("--data-dir", str(tmp_path / "data"))
+    announced(up("--workers", "1", "-o", "yaml", *data))
+    answer = run("up", "--directory", str(tmp_path / "other"), *data)
+    assert answer.returncode == 1
+    assert answer.stderr.startswith(f"error: {tmp_path / 'data' / 'management'} is in use by another server: stop")
+
+
+@pytest.mark.parametrize("kind", [pytest.param("local", id="no binaries"), pytest.param("kind", id="no Docker")])
+def test_a_kind_that_cannot_run_here_says_what_is_missing(tmp_path: Path, kind: str) -> None:
+    nothing = {"PATH": str(tmp_path), "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    line = command("up", "--directory", str(tmp_path / "fleet"), "--kind", kind)
+    answer = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False, env=nothing)
+    assert answer.returncode == 1
+    assert answer.stderr.startswith("error: ")
+    assert len(answer.stderr.splitlines()) == 1
