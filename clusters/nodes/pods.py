@@ -122,8 +122,15 @@ class Pods:
                 known.memory.run.kill(self._clock())
             return
         self._settle(key, change.new)
-        if self._is_ours(change.new):
+        if self._is_ours(change.new) and not self._is_echo(key, change.new):
             self.controller.queue.add(key)
+
+    def _is_echo(self, key: str, pod: Object) -> bool:
+        """Whether this is nothing newer than what the node's own last write answered."""
+        known = self._known.get(key)
+        if known is None or known.uid != pod["metadata"]["uid"]:
+            return False
+        return not is_older(known.latest["metadata"]["resourceVersion"], pod["metadata"]["resourceVersion"])
 
     def _settle(self, key: str, pod: Object) -> None:
         """Keep count of who is where."""

@@ -7,7 +7,7 @@ the collector nothing.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import orjson
@@ -137,19 +137,15 @@ class GarbageCollector:
         kind, obj = self._resolve(address)
         if kind is None or obj is None:
             return
-        dependents: dict[str, tuple[Kind, Json]] = {}
-        for each in self._dependents.get(obj["metadata"]["uid"], ()):
-            dependent_kind, dependent = self._resolve(each)
-            if dependent_kind is not None and dependent is not None:
-                dependents[dependent["metadata"]["uid"]] = dependent_kind, dependent
-        for action in ownership.decide(obj, [dependent for _, dependent in dependents.values()], self._find):
+        dependents = _Dependents(self._dependents.get(obj["metadata"]["uid"], set()), self._resolve)
+        for action in ownership.decide(obj, dependents, self._find):
             match action:
                 case Delete(propagation):
                     await self._door.delete(kind, obj, propagation)
                 case DropOwners(owners, None):
                     await self._drop_owners(kind, obj, owners)
                 case DropOwners(owners, dependent_uid) if dependent_uid is not None:
-                    await self._drop_owners(*dependents[dependent_uid], owners)
+                    await self._drop_owners(*dependents.seen[dependent_uid], owners)
                 case Unblock():
                     await self._unblock(kind, obj)
                 case DropFinalizer(finalizer):
@@ -176,6 +172,21 @@ class GarbageCollector:
         known = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
         stored = await self._door.patch(kind, obj, {"metadata": {**metadata, **known}})
         obj["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
+
+
+class _Dependents:
+    """The dependents of an object, decoded one by one as they are looked at; those that were are kept by uid."""
+
+    def __init__(self, addresses: set[str], resolve: Callable[[str], tuple[Kind | None, Json | None]]) -> None:
+        self._addresses, self._resolve = addresses, resolve
+        self.seen: dict[str, tuple[Kind, Json]] = {}
+
+    def __iter__(self) -> Iterator[Json]:
+        for address in tuple(self._addresses):
+            kind, obj = self._resolve(address)
+            if kind is not None and obj is not None:
+                self.seen[obj["metadata"]["uid"]] = kind, obj
+                yield obj
 
 
 def _address(kind: Kind, key: str) -> str:

@@ -12,7 +12,7 @@ carried out late never hits a newer object of the same name.
   the object stays.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
 
@@ -63,8 +63,11 @@ class DropFinalizer:
 Action = Delete | DropOwners | Unblock | DropFinalizer
 
 
-def decide(obj: Json, dependents: Sequence[Json], find: FindOwner) -> list[Action]:
-    """The actions that the object needs now, in order. `dependents`: the objects that refer to it by uid."""
+def decide(obj: Json, dependents: Iterable[Json], find: FindOwner) -> list[Action]:
+    """The actions that the object needs now, in order.
+
+    `dependents`: the objects that refer to it by uid. There may be many, so no more of them are looked at than needed.
+    """
     meta = obj["metadata"]
     finalizers = meta.get("finalizers", ())
     if meta.get("deletionTimestamp"):
@@ -89,7 +92,7 @@ def waits_for_dependents(obj: Json) -> bool:
     return bool(meta.get("deletionTimestamp")) and FOREGROUND in meta.get("finalizers", ())
 
 
-def _by_owners(obj: Json, references: Sequence[Json], dependents: Sequence[Json], find: FindOwner) -> list[Action]:
+def _by_owners(obj: Json, references: Sequence[Json], dependents: Iterable[Json], find: FindOwner) -> list[Action]:
     namespace = obj["metadata"].get("namespace", "")
     solid = False
     gone: set[str] = set()
@@ -104,7 +107,7 @@ def _by_owners(obj: Json, references: Sequence[Json], dependents: Sequence[Json]
             solid = True
     if solid:
         return [DropOwners(frozenset(gone | waiting))] if gone or waiting else []
-    if waiting and dependents:
+    if waiting and any(True for _ in dependents):
         circle: list[Action] = [Unblock()] if any(waits_for_dependents(dependent) for dependent in dependents) else []
         return [*circle, Delete("Foreground")]
     finalizers = obj["metadata"].get("finalizers", ())
