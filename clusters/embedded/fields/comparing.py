@@ -92,10 +92,15 @@ def _changed_members(new: dict[str, Any], before: dict[str, Any] | None, shape: 
     found: FieldSet = {}
     for key, value in new.items():
         was = before.get(key) if before is not None else None
-        if was is None and before is not None and _is_always(shape, key):
-            was = type(value)()
         if was == value:
             continue
+        if type(value) is not dict and type(value) is not list:
+            found["f:" + key] = {}
+            continue
+        if was is None and before is not None and _is_always(shape, key):
+            was = type(value)()
+            if was == value:
+                continue
         of = inner(shape, key)
         under = changed(value, was, of)
         if under:
