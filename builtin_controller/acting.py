@@ -16,7 +16,7 @@ from builtin_controller.job import Job
 from builtin_controller.memory import Memory
 from builtin_controller.pods import Pod, controller_of
 from multimirror.batch import Json
-from multimirror.kube import ApiError, Client, NotFound, Resource
+from multimirror.kube import ApiError, Client, LeadershipLost, NotFound, Resource
 
 JOBS: Final = Resource("batch", "v1", "jobs", "Job")
 PODS: Final = Resource("", "v1", "pods", "Pod")
@@ -29,6 +29,10 @@ class Recorder(Protocol):
     """Tells people about a Job."""
 
     def __call__(self, job: Json, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None: ...
+
+
+class StoppingError(LeadershipLost):
+    """The controller stops: the call that runs comes to its end, the rest of the sync is left to whoever comes next."""
 
 
 class CannotCreateError(Exception):
@@ -69,9 +73,19 @@ class Actor:
         self._memory = mind
         self._record = record
         self._width = width
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Write no more; syncs that run end at their next call."""
+        self._stopping = True
+
+    def _check(self) -> None:
+        if self._stopping:
+            raise StoppingError("the controller stops")
 
     async def write_status(self, raw: Json, status: Json) -> Json:
         """Replace a Job's status, if nobody wrote since `raw` was read; gives the Job as it is then."""
+        self._check()
         written = await self._client.replace(JOBS, {**raw, "status": status}, subresource="status")
         metadata = written["metadata"]
         key = f"{metadata['namespace']}/{metadata['name']}"
@@ -111,6 +125,7 @@ class Actor:
     async def _create(self, job: Job, pod: Json) -> None:
         if not pod["metadata"]["labels"]:
             raise CannotCreateError("unable to create pods, no labels")
+        self._check()
         created = await self._client.create(PODS, pod)
         metadata = created["metadata"]
         self._memory.wrote(job.key, job.uid, memory.PODS, metadata["resourceVersion"])
@@ -147,6 +162,7 @@ class Actor:
         return len(pods) - len(errors), ready, errors
 
     async def _delete(self, job: Job, pod: Pod) -> None:
+        self._check()
         try:
             await self._client.delete(PODS, pod.name, pod.namespace)
         except NotFound:
@@ -174,6 +190,7 @@ class Actor:
         return await side_by_side(pods, lambda pod: self._patch(pod, patch(pod)), self._width)
 
     async def _patch(self, pod: Pod, patch: Json) -> None:
+        self._check()
         patched = await self._client.patch(PODS, pod.name, patch, pod.namespace, patch_type="strategic")
         controller = controller_of(patched)
         if controller is not None:

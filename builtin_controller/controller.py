@@ -57,7 +57,7 @@ class JobController:
         queue, orphan_queue = WorkQueue("job", **backoff), WorkQueue("job_orphan_pod", **backoff)
         ledger = Ledger()
         memory = Memory(options.expectations_lifetime)
-        actor = Actor(client, memory, self._tell, width=width)
+        self._actor = actor = Actor(client, memory, self._tell, width=width)
         parts = Parts(
             client=client,
             jobs=self._jobs,
@@ -122,7 +122,8 @@ class JobController:
             self.working = False
 
     def stop(self) -> None:
-        """Take up nothing more; `work` returns when the syncs that run have come to their end."""
+        """Take up nothing more; `work` returns when the calls that run have been answered."""
+        self._actor.stop()
         for workers in self._workers:
             workers.stop()
 
