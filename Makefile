@@ -2,7 +2,7 @@
 # make check  linters, types and the direction of imports
 # make fmt    format the code
 # make binaries  real control planes for the tests: downloaded, or built with Go; cached
-# make manifests  the CustomResourceDefinitions in deploy/crds, from the code
+# make manifests  what is generated in deploy/: CustomResourceDefinitions, admission policies
 # make bench  the promises about speed, measured
 
 PYTHON ?= python3
@@ -44,6 +44,7 @@ fmt: $(STAMP)
 
 manifests: $(STAMP)
 	$(BIN)/python -m multimirror.api deploy/crds
+	$(BIN)/python -m multimirror.admission deploy/admission/policies.yaml
 
 bench: $(STAMP)
 	$(BIN)/python -m bench

@@ -1,0 +1,109 @@
+"""One cluster of each kind for all tests of admission and of our API, with our kinds defined.
+
+The clusters live on threads of their own: the webhook that the tests serve and the API server that calls it do not wait
+for each other. Each test uses names that no other uses.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from clusters.background import BackgroundFleet
+from clusters.fleet import FleetOptions
+from multimirror.api import MIRROR_QUEUES, crds
+from multimirror.kube import AlreadyExists, ApiError, Client, Connection, NotFound, Resource
+
+Object = dict[str, Any]
+JOBS = Resource("batch", "v1", "jobs", "Job")
+CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob")
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One control plane of a kind serves all these tests, on one event loop."""
+    for item in items:
+        call = getattr(item, "callspec", None)
+        if call is not None and "cluster" in call.params and item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.xdist_group(f"admission-{call.params['cluster']}"))
+            item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+
+
+@dataclass(frozen=True)
+class Server:
+    kind: str
+    client: Client
+    kubeconfig_file: Path
+
+
+@pytest.fixture(scope="session", params=("embedded", "local"))
+def cluster(request: pytest.FixtureRequest) -> Iterator[BackgroundFleet]:
+    with BackgroundFleet(request.param, FleetOptions(workers=0, nodes=False)) as fleet:
+        yield fleet
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def server(cluster: BackgroundFleet) -> AsyncIterator[Server]:
+    connection = Connection.from_kubeconfig(cluster.management.kubeconfig)
+    async with Client(connection) as client:
+        await define(client)
+        yield Server(cluster.kind, client, cluster.kubeconfig_file())
+
+
+async def define(client: Client) -> None:
+    """Our kinds are served; done by the first test that needs them."""
+    for crd in crds():
+        try:
+            await client.create(CRDS, crd)
+        except AlreadyExists:
+            continue
+        async with asyncio.timeout(60):
+            await served(client, f"/apis/{crd['spec']['group']}/v1alpha1/{crd['spec']['names']['plural']}")
+
+
+async def served(client: Client, path: str) -> None:
+    while True:
+        try:
+            await client.request("GET", path)
+        except NotFound:
+            await asyncio.sleep(0.05)
+        else:
+            return
+
+
+def unique(prefix: str) -> str:
+    return f"{prefix}-{secrets.token_hex(4)}"
+
+
+async def a_namespace(client: Client, **labels: str) -> str:
+    name = unique("team")
+    await client.create(NAMESPACES, {"metadata": {"name": name, "labels": labels}})
+    return name
+
+
+async def a_queue(client: Client, **spec: Any) -> str:
+    name = unique("queue")
+    await client.create(MIRROR_QUEUES, our_object(MIRROR_QUEUES, name, **spec))
+    return name
+
+
+def our_object(resource: Resource, name: str, **spec: Any) -> Object:
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}, "spec": spec}
+
+
+def a_job(name: str, labels: dict[str, str] | None = None, **spec: Any) -> Object:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox"}]}
+    return {"metadata": {"name": name, "labels": labels or {}}, "spec": {"template": {"spec": pod}, **spec}}
+
+
+async def refusal(client: Client, job: Object, namespace: str) -> ApiError:
+    """The error with which this Job is not created."""
+    with pytest.raises(ApiError) as refused:
+        await client.create(JOBS, job, namespace)
+    return refused.value

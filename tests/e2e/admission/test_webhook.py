@@ -1,0 +1,426 @@
+"""The webhook, called by an API server: Jobs become ours or are refused, and it looks after its own certificates."""
+
+import asyncio
+import base64
+import contextlib
+import copy
+import ssl
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from multimirror.admission import PATH, AdmissionServer, Registration, Schedule, Webhook
+from multimirror.admission.registration import CONFIGURATIONS
+from multimirror.admission.server import REVIEWS
+from multimirror.admission.webhook import SECRETS
+from multimirror.api import (
+    ATTEMPT_ANNOTATION,
+    CLUSTER_ANNOTATION,
+    DEFAULT_QUEUE_LABEL,
+    MANAGED_BY,
+    MIRROR_QUEUES,
+    ORIGIN_LABEL,
+    PRIORITY_LABEL,
+    QUEUE_LABEL,
+)
+from multimirror.kube import ApiError, Client, Forbidden, Informer, NotFound, ServerError
+from tests.e2e.admission.conftest import (
+    CRON_JOBS,
+    JOBS,
+    NAMESPACES,
+    Object,
+    Server,
+    a_job,
+    a_namespace,
+    a_queue,
+    our_object,
+    refusal,
+    unique,
+)
+
+OURS = {"managedBy": MANAGED_BY, "suspend": True}
+
+
+@dataclass
+class Clock:
+    """The time, less what a test wants to pass in a moment. Certificates made by it are valid now."""
+
+    behind: timedelta = timedelta(minutes=140)
+
+    def now(self) -> datetime:
+        return datetime.now(UTC) - self.behind
+
+
+@dataclass
+class Replica:
+    server: AdmissionServer
+    webhook: Webhook
+
+    async def certificate(self) -> str:
+        """What it shows to those who connect."""
+        return await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", self.server.port))
+
+
+@dataclass
+class Admission:
+    """The webhook at work on one cluster: as many replicas as a test wants, behind the first one's address."""
+
+    client: Client
+    name: str
+    namespace: str
+    queue: str
+    clock: Clock
+    running: contextlib.AsyncExitStack
+    replicas: list[Replica] = field(default_factory=list)
+
+    async def start(self, *, caches: bool = True) -> Replica:
+        informers = Informer(self.client, NAMESPACES), Informer(self.client, MIRROR_QUEUES)
+        if caches:
+            for informer in informers:
+                await self.running.enter_async_context(informer)
+                await informer.synced()
+        server = await self.running.enter_async_context(
+            AdmissionServer(self.client, *informers, host="127.0.0.1", port=0)
+        )
+        port = self.replicas[0].server.port if self.replicas else server.port
+        webhook = Webhook(
+            self.client,
+            server,
+            Registration(name=self.name, url=f"https://127.0.0.1:{port}{PATH}", timeout_seconds=20),
+            secret=(self.namespace, self.name),
+            schedule=Schedule(
+                lifetime=timedelta(hours=3), renew_before=timedelta(hours=1), settled=timedelta(minutes=10)
+            ),
+            clock=self.clock.now,
+        )
+        await self.running.enter_async_context(webhook)
+        self.replicas.append(Replica(server, webhook))
+        async with asyncio.timeout(60):
+            await webhook.registered()
+        return self.replicas[-1]
+
+    async def probe(self) -> bool:
+        """Whether a Job that names a queue becomes ours right now."""
+        job = a_job("probe", {QUEUE_LABEL: self.queue})
+        made = await self.client.create(JOBS, job, self.namespace, dry_run=True)
+        return "managedBy" in made["spec"]
+
+    async def configuration(self) -> Object:
+        return await self.client.get(CONFIGURATIONS, self.name)
+
+    async def secret(self) -> Object:
+        return await self.client.get(SECRETS, self.name, self.namespace)
+
+    async def until_secret(self, *, renewing: bool, unlike: Object) -> Object:
+        async with asyncio.timeout(60):
+            while (found := await self.secret())["data"] == unlike["data"] or ("next.crt" in found["data"]) != renewing:
+                await asyncio.sleep(0.02)
+        return found
+
+
+@contextlib.asynccontextmanager
+async def admission(server: Server, *, caches: bool = True) -> AsyncIterator[Admission]:
+    """One replica, called by the API server inside and forgotten by it outside."""
+    client = server.client
+    name = unique("admission")
+    async with contextlib.AsyncExitStack() as running:
+        found = Admission(client, name, await a_namespace(client), await a_queue(client), Clock(), running)
+        await found.start(caches=caches)
+        async with asyncio.timeout(60):
+            while not await found.probe():
+                await asyncio.sleep(0.02)
+        try:
+            yield found
+        finally:
+            for replica in found.replicas:  # nobody must put the configuration back
+                await replica.webhook.__aexit__(None, None, None)
+            with contextlib.suppress(NotFound):
+                await client.delete(CONFIGURATIONS, name)
+            async with asyncio.timeout(60):
+                while await forgotten(found):
+                    await asyncio.sleep(0.02)
+
+
+async def forgotten(found: Admission) -> bool:
+    try:
+        return await found.probe()
+    except ApiError:  # it is still called, though it has gone
+        return True
+
+
+async def test_a_job_that_names_a_queue_becomes_ours(server: Server) -> None:
+    async with admission(server) as hook:
+        job = a_job("train", {QUEUE_LABEL: hook.queue, PRIORITY_LABEL: "5"})
+        job["metadata"]["annotations"] = {CLUSTER_ANNOTATION: "elsewhere", ATTEMPT_ANNOTATION: "2", "kept": "yes"}
+        made = await server.client.create(JOBS, job, hook.namespace)
+        assert made["spec"].items() >= OURS.items()
+        assert made["metadata"]["annotations"] == {"kept": "yes"}, "another Job's placement is forgotten"
+        assert await server.client.get(JOBS, "train", hook.namespace) == made
+
+
+async def test_a_job_in_a_namespace_with_a_default_queue_becomes_ours_and_says_so(server: Server) -> None:
+    async with admission(server) as hook:
+        namespace = await a_namespace(server.client, **{DEFAULT_QUEUE_LABEL: hook.queue})
+        await until_called(server, namespace)
+        made = await server.client.create(JOBS, a_job("plain"), namespace)
+        assert made["metadata"]["labels"][QUEUE_LABEL] == hook.queue
+        assert made["spec"].items() >= OURS.items()
+
+
+async def until_called(server: Server, namespace: str) -> None:
+    """The API server knows that the namespace has a default queue: it learns that a moment after the write."""
+    async with asyncio.timeout(60):
+        while True:
+            probe = await server.client.create(JOBS, a_job("probe"), namespace, dry_run=True)
+            if "managedBy" in probe["spec"]:
+                return
+            await asyncio.sleep(0.02)
+
+
+async def test_every_other_job_is_left_alone_and_mostly_not_even_seen(server: Server) -> None:
+    async with admission(server) as hook:
+        before = reviews()
+        made = await server.client.create(JOBS, a_job("mine", {"app": "x"}), hook.namespace)
+        assert made["spec"].get("managedBy") is None
+        assert made["spec"]["suspend"] is False
+        assert reviews() == before
+
+        namespace = await a_namespace(server.client, **{DEFAULT_QUEUE_LABEL: hook.queue})
+        await until_called(server, namespace)
+        before = reviews()
+        copied = await server.client.create(JOBS, a_job("copy", {ORIGIN_LABEL: "x"}), namespace)
+        other = await server.client.create(JOBS, a_job("other", managedBy="example.com/other"), namespace)
+        out = await server.client.create(JOBS, a_job("out", managedBy="kubernetes.io/job-controller"), namespace)
+        part = a_job("part")
+        owner = {"apiVersion": "jobset.x-k8s.io/v1", "kind": "JobSet", "name": "s", "uid": "u", "controller": True}
+        part["metadata"]["ownerReferences"] = [owner]
+        part = await server.client.create(JOBS, part, namespace)
+        managers = [job["spec"].get("managedBy") for job in (copied, other, out, part)]
+        assert managers == [None, "example.com/other", "kubernetes.io/job-controller", None]
+        if (
+            server.kind == "local"
+        ):  # matchConditions are CEL: the embedded API server asks, and hears that it is nothing
+            assert reviews() == before
+
+
+def reviews() -> float:
+    """How many times we were asked."""
+    return sum(sample.value for metric in REVIEWS.collect() for sample in metric.samples if "total" in sample.name)
+
+
+async def test_refusals_are_told_in_words(server: Server) -> None:
+    async with admission(server) as hook:
+        foreign = await a_queue(server.client, namespaceSelector={"matchLabels": {"team": "other"}})
+        told = [
+            await refusal(server.client, a_job("a", {QUEUE_LABEL: "no-such-queue"}), hook.namespace),
+            await refusal(server.client, a_job("b", {QUEUE_LABEL: foreign}), hook.namespace),
+            await refusal(server.client, a_job("c", {QUEUE_LABEL: hook.queue}, managedBy="x/y"), hook.namespace),
+            await refusal(server.client, a_job("d", {QUEUE_LABEL: hook.queue, PRIORITY_LABEL: "x"}), hook.namespace),
+            await refusal(server.client, a_job("e", {QUEUE_LABEL: ""}), hook.namespace),
+        ]
+        assert all(isinstance(error, Forbidden) for error in told)
+        said = [error.message.partition("denied the request: ")[2] for error in told]
+        assert said[0].startswith(f"there is no MirrorQueue 'no-such-queue'; namespace '{hook.namespace}' may use ")
+        assert said[1].startswith(f"MirrorQueue '{foreign}' may not be used from namespace '{hook.namespace}'")
+        assert said[2].startswith("spec.managedBy is 'x/y', but Jobs in a queue are managed by")
+        assert said[3].startswith("metadata.labels[multimirror.dev/priority]: must be a whole number")
+        assert said[4].startswith("the label multimirror.dev/queue is empty")
+        assert not (await server.client.list(JOBS, hook.namespace)).items
+
+
+async def test_a_default_queue_that_does_not_exist_refuses_jobs(server: Server) -> None:
+    async with admission(server):
+        namespace = await a_namespace(server.client, **{DEFAULT_QUEUE_LABEL: "no-such-queue"})
+        with pytest.raises(Forbidden, match="there is no MirrorQueue 'no-such-queue'"):
+            await until_called(server, namespace)
+
+
+async def test_a_dry_run_tells_the_same_and_stores_nothing(server: Server) -> None:
+    async with admission(server) as hook:
+        good = a_job("good", {QUEUE_LABEL: hook.queue})
+        made = await server.client.create(JOBS, good, hook.namespace, dry_run=True)
+        assert made["spec"].items() >= OURS.items()
+        with pytest.raises(Forbidden, match="there is no MirrorQueue"):
+            await server.client.create(JOBS, a_job("bad", {QUEUE_LABEL: "none"}), hook.namespace, dry_run=True)
+        assert not (await server.client.list(JOBS, hook.namespace)).items
+
+
+@pytest.mark.parametrize("by", ["label", "default"])
+async def test_jobs_that_a_cron_job_makes_become_ours(server: Server, by: str) -> None:
+    async with admission(server) as hook:
+        namespace = await a_namespace(server.client, **({DEFAULT_QUEUE_LABEL: hook.queue} if by == "default" else {}))
+        if by == "default":
+            await until_called(server, namespace)
+        template: Object = {"spec": a_job("x")["spec"]}
+        if by == "label":
+            template["metadata"] = {"labels": {QUEUE_LABEL: hook.queue}}
+        cron = {"metadata": {"name": "nightly"}, "spec": {"schedule": "* * * * *", "jobTemplate": template}}
+        await server.client.create(CRON_JOBS, cron, namespace)
+        start = (await server.client.list(JOBS, namespace)).resource_version
+        # It is as if it had missed some runs: the newest of them is made up for at once.
+        missed = (datetime.now(UTC) - timedelta(minutes=3)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        await server.client.patch(
+            CRON_JOBS, "nightly", {"status": {"lastScheduleTime": missed}}, namespace, subresource="status"
+        )
+        async with asyncio.timeout(90):
+            async for event in server.client.watch(JOBS, namespace, resource_version=start):
+                if event.type == "ADDED":
+                    job = event.object
+                    break
+        await server.client.delete(CRON_JOBS, "nightly", namespace)
+        assert job["metadata"]["ownerReferences"][0]["kind"] == "CronJob"
+        assert job["metadata"]["labels"][QUEUE_LABEL] == hook.queue
+        assert job["spec"].items() >= OURS.items()
+
+
+async def test_a_queue_can_be_used_in_the_moment_in_which_it_was_made(server: Server) -> None:
+    async with admission(server) as hook:
+        for number in range(20):
+            queue = await a_queue(server.client)
+            job = a_job(f"job-{number}", {QUEUE_LABEL: queue})
+            assert (await server.client.create(JOBS, job, hook.namespace))["spec"].items() >= OURS.items()
+
+
+async def test_jobs_are_taken_before_the_caches_are_filled(server: Server) -> None:
+    async with admission(server, caches=False) as hook:
+        made = await server.client.create(JOBS, a_job("early", {QUEUE_LABEL: hook.queue}), hook.namespace)
+        assert made["spec"].items() >= OURS.items()
+
+
+async def test_certificates_are_renewed_without_a_restart_and_without_a_gap(server: Server) -> None:
+    async with admission(server) as hook:
+        (replica,) = hook.replicas
+        first, shown = await hook.secret(), await replica.certificate()
+        assert first["type"] == "kubernetes.io/tls"
+
+        hook.clock.behind = timedelta(minutes=15)
+        replica.webhook.look()
+        renewing = await hook.until_secret(renewing=True, unlike=first)
+        assert await replica.certificate() == shown, "the next one is announced, not shown"
+        assert await hook.probe()
+        await until_trusted(hook, renewing)
+
+        hook.clock.behind = timedelta(minutes=4)
+        replica.webhook.look()
+        renewed = await hook.until_secret(renewing=False, unlike=renewing)
+        assert renewed["data"]["tls.crt"] == renewing["data"]["next.crt"]
+        async with asyncio.timeout(60):
+            while await replica.certificate() == shown:
+                await asyncio.sleep(0.02)
+        assert await hook.probe()
+
+
+async def until_trusted(hook: Admission, secret: Object) -> None:
+    """The configuration names all authorities of the Secret."""
+    async with asyncio.timeout(60):
+        while True:
+            webhooks = (await hook.configuration())["webhooks"]
+            if {each["clientConfig"]["caBundle"] for each in webhooks} == {secret["data"]["ca.crt"]}:
+                return
+            await asyncio.sleep(0.02)
+
+
+async def test_replicas_share_one_certificate_and_one_of_them_renews_it(server: Server) -> None:
+    async with admission(server) as hook:
+        one, two = hook.replicas[0], await hook.start()
+        assert await one.certificate() == await two.certificate()
+        before = await hook.secret()
+        hook.clock.behind = timedelta(minutes=15)
+        for replica in (one, two):
+            replica.webhook.look()
+        renewing = await hook.until_secret(renewing=True, unlike=before)
+        await until_trusted(hook, renewing)
+        hook.clock.behind = timedelta(minutes=4)
+        for replica in (one, two):
+            replica.webhook.look()
+        await hook.until_secret(renewing=False, unlike=renewing)
+        async with asyncio.timeout(60):
+            while (await one.certificate(), await two.certificate()) != (
+                renewed := await stored_certificate(hook),
+            ) * 2:
+                await asyncio.sleep(0.02)
+        assert renewed
+        assert await hook.probe()
+
+
+async def stored_certificate(hook: Admission) -> str:
+    return base64.b64decode((await hook.secret())["data"]["tls.crt"]).decode()
+
+
+async def test_a_secret_that_was_spoilt_or_deleted_is_made_anew(server: Server) -> None:
+    async with admission(server) as hook:
+        first = await hook.secret()
+        await server.client.patch(SECRETS, hook.name, {"data": {"tls.key": "eA=="}}, hook.namespace)
+        spoilt = await hook.secret()
+        async with asyncio.timeout(60):
+            while (second := await hook.secret())["data"] in (first["data"], spoilt["data"]):
+                await asyncio.sleep(0.02)
+        await until_trusted(hook, second)
+        await server.client.delete(SECRETS, hook.name, hook.namespace)
+        async with asyncio.timeout(60):
+            while not (third := await found_secret(hook)):
+                await asyncio.sleep(0.02)
+        await until_trusted(hook, third)
+        async with asyncio.timeout(60):
+            while await forgotten(hook) is False:
+                await asyncio.sleep(0.02)
+
+
+async def found_secret(hook: Admission) -> Object:
+    try:
+        return await hook.secret()
+    except NotFound:
+        return {}
+
+
+async def test_the_registration_is_put_right_and_what_others_added_stays(server: Server) -> None:
+    async with admission(server) as hook:
+        before = await hook.configuration()
+        changed = copy.deepcopy(before)
+        changed["metadata"].setdefault("annotations", {})["theirs"] = "stays"
+        changed["webhooks"][0]["failurePolicy"] = "Ignore"
+        changed["webhooks"][1]["clientConfig"]["caBundle"] = "eA=="
+        await server.client.replace(CONFIGURATIONS, changed, field_manager="somebody")
+        async with asyncio.timeout(60):
+            while without_version(found := await hook.configuration())["webhooks"] != before["webhooks"]:
+                await asyncio.sleep(0.02)
+        assert found["metadata"]["annotations"] == {"theirs": "stays"}
+
+
+def without_version(thing: Object) -> Object:
+    return {key: value for key, value in thing.items() if key != "metadata"}
+
+
+async def test_a_restart_writes_nothing(server: Server) -> None:
+    async with admission(server) as hook:
+        versions = [thing["metadata"]["resourceVersion"] for thing in (await hook.secret(), await hook.configuration())]
+        again = await hook.start()
+        assert await again.certificate() == await hook.replicas[0].certificate()
+        after = [thing["metadata"]["resourceVersion"] for thing in (await hook.secret(), await hook.configuration())]
+        assert after == versions
+
+
+async def test_while_nobody_answers_only_jobs_that_name_a_queue_cannot_be_created(server: Server) -> None:
+    async with admission(server) as hook:
+        port = hook.replicas[0].server.port
+        await hook.replicas[0].server.__aexit__(None, None, None)
+        with pytest.raises(ServerError, match="failed calling webhook"):
+            await server.client.create(JOBS, a_job("queued", {QUEUE_LABEL: hook.queue}), hook.namespace)
+        await server.client.create(JOBS, a_job("plain"), hook.namespace)
+        hook.replicas[0].server.port = port
+        await hook.replicas[0].server.__aenter__()
+        assert await hook.probe()
+
+
+async def test_a_queue_that_was_stored_broken_refuses_its_jobs_only(server: Server) -> None:
+    if server.kind != "embedded":
+        pytest.skip("a real API server does not store such a queue: the CEL rules refuse it")
+    async with admission(server) as hook:
+        broken: dict[str, Any] = our_object(MIRROR_QUEUES, unique("broken"), workers={})
+        name = (await server.client.create(MIRROR_QUEUES, broken))["metadata"]["name"]
+        error = await refusal(server.client, a_job("a", {QUEUE_LABEL: name}), hook.namespace)
+        assert "cannot be used until it is put right: spec.workers: give names" in error.message
+        assert await hook.probe()
