@@ -16,7 +16,7 @@ from clusters.embedded.admission import Admission, Operation
 from clusters.embedded.bodies import check_address, check_duplicates, check_type, parse_body, shaped
 from clusters.embedded.context import Clock, Context, as_served
 from clusters.embedded.deleting import Deleter
-from clusters.embedded.fields import Ownership
+from clusters.embedded.fields import Ownership, keep_entries
 from clusters.embedded.http import Answer
 from clusters.embedded.metadata import generate_name, ordered, prepare_create, prepare_update
 from clusters.embedded.patching import Patcher
@@ -72,13 +72,16 @@ class Writer:
         prepare_create(obj, uid=self._clock.uid(), now=self._clock.now(), generation=strategy.counts_generation)
         if strategy.has_status and strategy.wipes_status and obj.pop("status", None) is not None and not kind.custom:
             obj["status"] = {}
+        if manage:
+            # The client owns what it sent and the defaults that follow from it, not what the server adds.
+            defaulted = strategy.default(obj)
+            self._ownership.record(ctx, defaulted, None)
+            keep_entries(obj["metadata"], defaulted["metadata"].get("managedFields") or [])
         obj = strategy.prepare_create(obj)
         problems = strategy.problems(obj, kind.namespaced)
         if problems:
             raise errors.invalid(kind.group, kind.kind, obj["metadata"].get("name", ""), problems)
         ctx.warnings += strategy.warnings(obj, None)
-        if manage:
-            self._ownership.record(ctx, obj, None)
         return ordered(obj)
 
     def _keep_new(self, ctx: Context, obj: Object) -> Answer:
@@ -171,12 +174,15 @@ class Writer:
             raise errors.conflict(kind.group, kind.plural, ctx.name or "", why)
         new["kind"], new["apiVersion"] = kind.kind, kind.api_version
         prepare_update(new, old)
+        sent = new["metadata"].pop("managedFields", None)  # a large part of an object, and no rule's concern
         if ctx.subresource == "status":
             new = strategy.prepare_status(new, old)
         elif not ctx.subresource:
             new = strategy.prepare_update(new, old)
         if manage:
-            self._ownership.record(ctx, new, old)
+            self._ownership.record(ctx, new, old, sent)
+        else:
+            keep_entries(new["metadata"], sent or [])
         return ordered(new)
 
     def _check(self, ctx: Context, new: Object, old: Object) -> None:

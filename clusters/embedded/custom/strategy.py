@@ -49,12 +49,8 @@ class CustomResources(Strategy):
 
     def prepare_status(self, new: Object, old: Object) -> Object:
         """The status endpoint changes the status alone."""
-        managed = new["metadata"].get("managedFields")
         kept = super().prepare_status(new, old)
-        kept["metadata"] = dict(old["metadata"])
-        if managed is not None:
-            kept["metadata"]["managedFields"] = managed
-        return kept
+        return {**kept, "metadata": dict(old["metadata"])}
 
     def reset_fields(self, subresource: str) -> tuple[tuple[str, ...], ...]:
         """The status endpoint owns the status alone."""

@@ -66,11 +66,11 @@ class Ownership:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
-    def record(self, ctx: Context, new: Object, old: Object | None) -> None:
-        """Write down a create, update or patch."""
+    def record(self, ctx: Context, new: Object, old: Object | None, sent: list[Entry] | None = None) -> None:
+        """Write down a create, update or patch; `sent` is the record as the client sent it."""
         metadata = new["metadata"]
         entries: list[Entry] = (old or {}).get("metadata", {}).get("managedFields") or []
-        if metadata.get("managedFields") == [{}] or (old is not None and metadata.get("managedFields") == []):
+        if sent in ([{}], []):
             entries = []  # a client may wipe the record on purpose
         if old is not None and _same_but_entries(new, old):
             keep_entries(metadata, entries)

@@ -268,6 +268,8 @@ class Services(Strategy):
     """Stored, so that tools that look for them find none or some; nothing listens."""
 
     has_status = True
+    create_on_update = True
+    returns_deleted = True
 
     def default(self, obj: Object) -> Object:
         """What the client left out."""
