@@ -46,7 +46,8 @@ class WorkQueue:
         self._due: dict[str, float] = {}  # key: the earliest moment in _later
         self._failures: dict[str, int] = {}
         self._order = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None  # set for `_alarm`
+        self._alarm = 0.0
         self._getters: deque[asyncio.Future[None]] = deque()
         self._closed = False
         self._idle = asyncio.Event()
@@ -188,10 +189,11 @@ class WorkQueue:
         """One timer, for the earliest of the delayed keys."""
         when = self._later[0][0]
         if self._timer is not None:
-            if self._timer.when() <= when and not self._timer.cancelled():
+            if self._alarm <= when:
                 return
             self._timer.cancel()
-        self._timer = asyncio.get_running_loop().call_at(when, self._release)
+        # The handle is not asked when it is due: for what is due at once, uvloop's do not know.
+        self._timer, self._alarm = asyncio.get_running_loop().call_at(when, self._release), when
 
     def _release(self) -> None:
         self._timer = None

@@ -194,3 +194,21 @@ async def test_the_result_of_a_reconcile_says_when_the_key_comes_back() -> None:
     gaps = [b - a for a, b in itertools.pairwise(times["broken"])]
     assert 8 < len(times["broken"]) < 16
     assert gaps[-1] > 100 * gaps[0]
+
+
+def test_keys_that_are_due_almost_at_once_come_on_the_fast_event_loop_too() -> None:
+    """For such short waits uvloop gives handles that do not say when they are due."""
+    uvloop = pytest.importorskip("uvloop")
+
+    async def work() -> int:
+        queue = WorkQueue("fast")
+        for number in range(500):
+            queue.add_after(str(number), 0.0001 * (number % 7))
+        done = 0
+        async with asyncio.timeout(30):
+            while done < 500:
+                queue.done(await queue.get())
+                done += 1
+        return done
+
+    assert uvloop.run(work()) == 500
