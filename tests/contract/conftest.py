@@ -6,11 +6,7 @@ gets a namespace nobody else uses. The namespaces are not deleted one by one: th
 deletion of a namespace costs a real control plane more than most tests do.
 """
 
-import asyncio
-import concurrent.futures
-import contextlib
 import secrets
-import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +15,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from clusters.fleet import FleetOptions, open_fleet
+from clusters.background import BackgroundFleet
+from clusters.fleet import FleetOptions
 from tests.contract import objects
-from tests.contract.wire import Api, Object
+from tests.contract.wire import Api, Object, Wire
 
 KINDS = ("embedded", "local")
 
@@ -46,53 +43,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 
-@contextlib.contextmanager
-def running(kind: str) -> Iterator[Server]:
-    """One management cluster of this kind, up inside, gone outside, served by a thread of its own."""
-    up: concurrent.futures.Future[Server] = concurrent.futures.Future()
-    loop = asyncio.new_event_loop()
-    enough = asyncio.Event()
-
-    async def serve() -> None:
-        async with open_fleet(kind, FleetOptions(workers=0, nodes=False)) as fleet:
-            up.set_result(Server(kind, fleet.management.kubeconfig))
-            await enough.wait()
-
-    def run() -> None:
-        try:
-            with asyncio.Runner(loop_factory=lambda: loop) as runner:
-                runner.run(serve())
-        except BaseException as error:  # whatever stopped it is told to the test that waits
-            if up.done():
-                raise
-            up.set_exception(error)
-
-    thread = threading.Thread(target=run, name=f"{kind} control plane")
-    thread.start()
-    try:
-        yield up.result()
-    finally:
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(enough.set)
-        thread.join()
-
-
 @pytest.fixture(scope="session", params=KINDS)
 def cluster(request: pytest.FixtureRequest) -> Iterator[Server]:
     kind: str = request.param
-    with running(kind) as server:
-        yield server
+    with BackgroundFleet(kind, FleetOptions(workers=0, nodes=False)) as fleet:
+        yield Server(kind, fleet.management.kubeconfig)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def wire(cluster: Server) -> AsyncIterator[Wire]:
+    """One pool of connections for all tests of a kind."""
+    async with Wire(cluster.kubeconfig) as wire:
+        yield wire
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def api(cluster: Server) -> AsyncIterator[Api]:
+async def api(wire: Wire) -> Api:
     """The server, and a fresh namespace in which a pod may be created at once."""
-    async with Api(cluster.kubeconfig, cluster.kind, f"contract-{secrets.token_hex(4)}") as api:
-        (await api.post("/api/v1/namespaces", {"metadata": {"name": api.namespace}})).ok(201)
-        # Admission refuses pods until the controllers have made this; whoever makes it first is right.
-        made = await api.post(api.at("serviceaccounts"), {"metadata": {"name": "default"}})
-        assert made.status in (201, 409), made.text
-        yield api
+    api = Api(wire, f"contract-{secrets.token_hex(4)}")
+    (await api.post("/api/v1/namespaces", {"metadata": {"name": api.namespace}})).ok(201)
+    # Admission refuses pods until the controllers have made this; whoever makes it first is right.
+    made = await api.post(api.at("serviceaccounts"), {"metadata": {"name": "default"}})
+    assert made.status in (201, 409), made.text
+    return api
 
 
 @pytest_asyncio.fixture(loop_scope="session")

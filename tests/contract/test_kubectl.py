@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import re
+import secrets
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ import pytest
 import pytest_asyncio
 
 from clusters.local import BinariesMissingError, find_kubectl
+from clusters.nodes import PREFIX, NodeOptions, SimulatedNodes
+from multimirror.kube import Connection
 from tests.contract.conftest import Server
 from tests.contract.objects import configmap, job, owner, pod, widget, widgets
 from tests.contract.wire import DEADLINE, Api, Object
@@ -538,6 +541,25 @@ async def test_logs_without_a_node(kubectl: Kubectl, api: Api) -> None:
     assert await kubectl("logs", "p") == ""
     missing = 'error: error from server (NotFound): pods "nope" not found in namespace "NAMESPACE"\n'
     await kubectl("logs", "nope", code=1, stderr=missing)
+
+
+async def test_logs(kubectl: Kubectl, api: Api, cluster: Server) -> None:
+    prefix = f"node-{secrets.token_hex(4)}-"
+    # These nodes look after the pods that name one of them, and leave all others alone.
+    nodes = NodeOptions(count=1, prefix=prefix, bind=False)
+    made = await api.made("jobs", job("hello"))
+    told = {"labels": {"job-name": "hello"}, "annotations": {f"{PREFIX}log": "one\ntwo\nthree"}}
+    refs = {"ownerReferences": [owner(made, controller=True)]}
+    body = pod("p", metadata=told | refs, nodeName=f"{prefix}1", restartPolicy="Never")
+    async with SimulatedNodes(Connection.from_kubeconfig(cluster.kubeconfig), nodes):
+        await api.made("pods", body)
+        done = {"fieldSelector": "metadata.name=p,status.phase=Succeeded"}
+        await api.watched(api.at("pods"), lambda kind, _: kind == "ADDED", **done)
+        assert await kubectl("logs", "p") == "one\ntwo\nthree\n"
+        assert await kubectl("logs", "p", "--tail=1", "-c", "main") == "three\n"
+        assert await kubectl("logs", "-f", "p") == "one\ntwo\nthree\n"
+        assert await kubectl("logs", "-l", "job-name=hello", "--prefix", "--tail=1") == "[pod/p/main] three\n"
+    (await api.delete(f"/api/v1/nodes/{prefix}1")).ok()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.contract.objects import configmap, job, pod
-from tests.contract.wire import Api
+from tests.contract.wire import Api, Wire
 
 
 @pytest.mark.parametrize(
@@ -188,9 +188,9 @@ async def test_an_unknown_way_of_validating_is_refused(api: Api) -> None:
 
 
 async def test_a_wrong_token_is_not_let_in(api: Api) -> None:
-    stranger = {**api.kubeconfig, "users": [{"name": "stranger", "user": {"token": "wrong"}}]}
-    async with Api(stranger, api.kind, api.namespace) as theirs:
-        status = (await theirs.get(api.at("configmaps"))).refused(401, "Unauthorized")
+    stranger = {**api.wire.kubeconfig, "users": [{"name": "stranger", "user": {"token": "wrong"}}]}
+    async with Wire(stranger) as theirs:
+        status = (await Api(theirs, api.namespace).get(api.at("configmaps"))).refused(401, "Unauthorized")
     assert status["message"] == "Unauthorized"
 
 

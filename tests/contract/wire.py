@@ -1,8 +1,7 @@
 """The Kubernetes API as it is on the wire: what the contract tests say and hear.
 
-On purpose not our own client: these tests look at status codes, headers and bodies that a good client hides. One
-connection pool a test; every request has a deadline far above what a loaded machine needs, so that a hang is a
-failure with a name.
+On purpose not our own client: these tests look at status codes, headers and bodies that a good client hides. Every
+request has a deadline far above what a loaded machine needs, so that a hang is a failure with a name.
 """
 
 import asyncio
@@ -125,26 +124,39 @@ class Stream:
         return events
 
 
-class Api:
-    """One API server, seen from one test's namespace."""
+class Wire:
+    """A pool of connections to one API server, with the credentials of a kubeconfig."""
 
-    def __init__(self, kubeconfig: Object, kind: str, namespace: str) -> None:
-        self.kubeconfig, self.kind, self.namespace = kubeconfig, kind, namespace
+    def __init__(self, kubeconfig: Object) -> None:
+        self.kubeconfig = kubeconfig
         self.server, self._tls, self._headers = connect(kubeconfig)
         self._session: aiohttp.ClientSession | None = None
 
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        assert self._session is not None, "the wire is not connected"
+        return self._session
+
     async def __aenter__(self) -> Self:
-        connector = aiohttp.TCPConnector(ssl=self._tls or True, limit=32)
         self._session = aiohttp.ClientSession(
-            connector=connector, headers=self._headers, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=2**20
+            connector=aiohttp.TCPConnector(ssl=self._tls or True, limit=32),
+            headers=self._headers,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=2**20,
         )
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._session is not None
-        await self._session.close()
+        await self.session.close()
+
+
+class Api:
+    """One API server, seen from one test's namespace."""
+
+    def __init__(self, wire: Wire, namespace: str) -> None:
+        self.wire, self.namespace = wire, namespace
 
     def at(self, plural: str, name: str | None = None, subresource: str | None = None) -> str:
         """The path of a namespaced built-in resource in this test's namespace."""
@@ -162,7 +174,6 @@ class Api:
         **params: str | int,
     ) -> Answer:
         """One request. A str or bytes body goes out as it is, anything else as JSON."""
-        assert self._session is not None
         sent = dict(headers or {})
         if body is not None and not isinstance(body, str | bytes):
             body = json.dumps(body)
@@ -173,7 +184,9 @@ class Api:
         query = {key: str(value) for key, value in params.items()}
         async with (
             asyncio.timeout(DEADLINE),
-            self._session.request(method, self.server + path, params=query, data=body, headers=sent) as response,
+            self.wire.session.request(
+                method, self.wire.server + path, params=query, data=body, headers=sent
+            ) as response,
         ):
             content = await response.read()
             warned = [text for value in response.headers.getall("Warning", []) for text in _WARNING.findall(value)]
@@ -213,14 +226,13 @@ class Api:
     @contextlib.asynccontextmanager
     async def watch(self, path: str, *, accept: str | None = None, **params: str | int) -> AsyncIterator[Stream]:
         """An open watch: on entering, the server has answered 200 and the stream has begun."""
-        assert self._session is not None
         query = {"watch": "true"} | {key: str(value) for key, value in params.items()}
         no_limit = aiohttp.ClientTimeout(total=None)
         headers = {"Accept": accept} if accept else {}
         async with contextlib.AsyncExitStack() as stack:
             async with asyncio.timeout(DEADLINE):
                 response = await stack.enter_async_context(
-                    self._session.get(self.server + path, params=query, headers=headers, timeout=no_limit)
+                    self.wire.session.get(self.wire.server + path, params=query, headers=headers, timeout=no_limit)
                 )
             assert response.status == 200, await response.text()
             try:
