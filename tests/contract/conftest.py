@@ -32,18 +32,17 @@ class Server:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests of one kind stay together, so that no control plane is started twice (`--dist loadgroup`).
-
-    They share an event loop too: the last words of a TLS connection may come after the test that used it.
-    """
+    """The tests share an event loop: the last words of a TLS connection may come after the test that used it."""
     for item in items:
-        call = getattr(item, "callspec", None)
-        if call is not None and "cluster" in call.params and item.path.parent == Path(__file__).parent:
-            item.add_marker(pytest.mark.xdist_group(f"contract-{call.params['cluster']}"))
+        if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 
-@pytest.fixture(scope="session", params=KINDS)
+@pytest.fixture(
+    scope="session",
+    # The tests of one kind go to one worker (`--dist loadgroup`), so that no control plane is started twice.
+    params=[pytest.param(kind, marks=pytest.mark.xdist_group(f"contract-{kind}")) for kind in KINDS],
+)
 def cluster(request: pytest.FixtureRequest) -> Iterator[Server]:
     kind: str = request.param
     with BackgroundFleet(kind, FleetOptions(workers=0, nodes=False)) as fleet:
