@@ -37,9 +37,10 @@ from .errors import (
     Unreachable,
     error_from_answer,
 )
+from .http1 import Http1Transport
 from .limits import Limits
 from .resource import Object, Resource
-from .transport import AiohttpTransport, Response, Transport, TransportError
+from .transport import Response, Transport, TransportError
 from .watch import WatchEvent, decode
 
 PatchType = Literal["merge", "json", "strategic", "apply"]
@@ -52,7 +53,7 @@ _PATCH_TYPES: Final = {
     "strategic": "application/strategic-merge-patch+json",
     "apply": "application/apply-patch+yaml",  # JSON is YAML
 }
-_READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_READS: Final = frozenset({"GET"})
 _RETRIES: Final = 5
 _LONGEST_WAIT: Final = 10.0
 _WATCH_GRACE: Final = 10.0  # how much longer than its own timeout a server may keep a watch open
@@ -102,7 +103,7 @@ class Client:
         self._timers: dict[str, Histogram] = {}
 
     async def __aenter__(self) -> Self:
-        self._transport = AiohttpTransport(self.connection)
+        self._transport = Http1Transport(self.connection)
         return self
 
     async def __aexit__(

@@ -34,7 +34,8 @@ class Seen:
 class Wire:
     """The server's end of one connection, while it answers one request."""
 
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
         self.writer = writer
         self.closed = False
 
@@ -117,7 +118,7 @@ class Server:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        wire = Wire(writer)
+        wire = Wire(reader, writer)
         try:
             while not wire.closed:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")

@@ -1,13 +1,17 @@
 """The client against servers that misbehave: one clear error each, and no write repeated that may have worked."""
 
 import asyncio
+import base64
+import json
 import re
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
 import trustme
+import uvloop
 
 from multimirror.kube import (
     AlreadyExists,
@@ -41,6 +45,13 @@ async def read(client: Client) -> object:
 
 async def write(client: Client) -> object:
     return await client.patch(THINGS, "a", {"spec": {"x": 1}}, "default")
+
+
+async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(65536):
+        writer.write(data)
+        await writer.drain()
+    writer.close()
 
 
 CALLS = pytest.mark.parametrize("call", [pytest.param(read, id="a read"), pytest.param(write, id="a write")])
@@ -140,6 +151,30 @@ async def test_a_connection_reset_in_mid_request_is_unknown_for_a_write_and_harm
             await call(client)
         assert caught.value.outcome_unknown
         assert len(server.seen) == 1
+
+
+async def test_a_kept_connection_that_the_server_closes_under_a_write_never_looks_like_success(
+    server: Server, client: Client
+) -> None:
+    async def hang_up(_: Seen, wire: Wire) -> None:
+        wire.hang_up()
+
+    server.then_answer(200, a_thing("a"))
+    server.then(hang_up)
+    await read(client)
+    with pytest.raises(Unreachable, match="broke before an answer came") as caught:
+        await write(client)
+    assert caught.value.outcome_unknown
+    assert server.connections == 1
+
+
+async def test_an_answer_that_ends_with_the_connection_is_read_to_its_end(server: Server, client: Client) -> None:
+    async def old_style(_: Seen, wire: Wire) -> None:
+        await wire.send(b"HTTP/1.0 200 OK\r\n\r\n" + json.dumps(a_thing("a")).encode())
+        wire.hang_up()
+
+    server.then(old_style)
+    assert await read(client) == a_thing("a")
 
 
 @CALLS
@@ -308,6 +343,31 @@ class TestWatch:
             assert asyncio.get_running_loop().time() == pytest.approx(20, abs=1)
 
 
+async def test_a_reader_that_is_slow_stops_the_server_from_filling_our_memory(server: Server, client: Client) -> None:
+    sent = 0
+    big = a_thing("a", data="x" * 100_000)
+
+    async def flood(_: Seen, wire: Wire) -> None:
+        nonlocal sent
+        await wire.start_chunks()
+        while True:
+            await wire.event("ADDED", big)
+            sent += 1
+
+    server.then(flood)
+    async with aclosing(client.watch(THINGS)) as events:
+        await anext(events)
+        for _ in range(100):
+            await asyncio.sleep(0.001)
+        held = sent
+        for _ in range(100):
+            await asyncio.sleep(0.001)
+        assert sent == held  # the server is stuck in its write: what it sends has nowhere to go
+        assert sent < 150
+        for _ in range(300):
+            await anext(events)
+
+
 class TestTrust:
     async def test_a_server_with_a_certificate_of_another_ca_is_not_talked_to(self) -> None:
         ours, theirs = trustme.CA(), trustme.CA()
@@ -324,17 +384,53 @@ class TestTrust:
         assert server.seen == []
         assert not e.value.outcome_unknown
 
-    async def test_a_server_of_our_ca_is(self) -> None:
+    @pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+    def test_a_server_of_our_ca_is(self, factory: Callable[[], asyncio.AbstractEventLoop]) -> None:
         ca = trustme.CA()
         context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         ca.issue_cert("kubernetes.default").configure_cert(context)
         tls = tls_context(ca.cert_pem.bytes())
-        async with (
-            running(context) as server,
-            Client(server.connection(tls=tls, tls_server_name="kubernetes.default")) as client,
-        ):
-            server.then_answer(200, a_thing("a"))
-            assert await read(client) == a_thing("a")
+
+        async def talk() -> None:
+            async with (
+                running(context) as server,
+                Client(server.connection(tls=tls, tls_server_name="kubernetes.default")) as client,
+            ):
+                server.then_answer(200, a_thing("a"))
+                assert await asyncio.gather(*(read(client) for _ in range(5))) == [a_thing("a")] * 5
+                assert await client.request("GET", "/big" * 1000) is not None
+
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(talk())
+
+    @pytest.mark.parametrize("let_in", [True, False])
+    async def test_a_proxy_carries_the_connection_and_sees_none_of_it(self, server: Server, let_in: bool) -> None:
+        ca = trustme.CA()
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        ca.issue_cert("127.0.0.1").configure_cert(context)
+
+        async def proxy(seen: Seen, wire: Wire) -> None:
+            if not let_in:
+                await wire.send(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
+                wire.hang_up()
+                return
+            assert seen.headers["proxy-authorization"] == "basic " + base64.b64encode(b"me:pw").decode().lower()
+            back_reader, back = await asyncio.open_connection("127.0.0.1", hidden.port)
+            await wire.send(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            await asyncio.gather(_carry(wire.reader, back), _carry(back_reader, wire.writer))
+
+        server.then(proxy)
+        tls = tls_context(ca.cert_pem.bytes())
+        async with running(context) as hidden:
+            hidden.then_answer(200, a_thing("a"))
+            by = f"http://me:pw@127.0.0.1:{server.port}"
+            async with Client(hidden.connection(tls=tls, proxy=by), timeout=1) as client:
+                if let_in:
+                    assert await read(client) == a_thing("a")
+                else:
+                    with pytest.raises(Unreachable, match=r"the proxy 127\.0\.0\.1 answered 407"):
+                        await read(client)
+        assert server.seen[0].target == f"127.0.0.1:{hidden.port}"
 
     async def test_an_expired_token_is_told_and_one_that_was_renewed_is_used(
         self, server: Server, tmp_path: Path
