@@ -1,0 +1,5 @@
+"""The `multimirror` command."""
+
+from multimirror.cli.main import main
+
+__all__ = ["main"]

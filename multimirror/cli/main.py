@@ -1,0 +1,87 @@
+"""The command line: what to do, and the flags for it. `multimirror run --help` lists them."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import prometheus_client
+
+from multimirror.api import MANAGED_BY
+from multimirror.cli.running import Settings, serve
+from multimirror.dispatch import DispatcherOptions
+from multimirror.kube import ConfigError, KubeError, LeadershipLost, configure_logging, run
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 after a regular end, 1 when leadership was lost (start again), 2 when it could not start."""
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    try:
+        settings = _settings(given)
+    except ValueError as error:
+        parser.error(str(error))
+    configure_logging("json" if given.log_format == "json" else "text", given.log_level)
+    prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types for it
+    try:
+        run(lambda stop: serve(settings, stop))
+    except LeadershipLost:
+        return 1
+    except (ConfigError, KubeError, OSError) as error:
+        print(f"multimirror: {error}", file=sys.stderr)  # noqa: T201 - a command tells why it does not start
+        return 2
+    return 0
+
+
+def _settings(given: argparse.Namespace) -> Settings:
+    host, _, port = given.health_address.rpartition(":")
+    if not port.isdigit():
+        raise ValueError(f"--health-address: {given.health_address!r} has no port; write :8080 or 127.0.0.1:8080")
+    return Settings(
+        kubeconfig=given.kubeconfig,
+        context=given.context,
+        identity=given.identity,
+        leader_elect=not given.no_leader_election,
+        health_host=host or "0.0.0.0",  # noqa: S104 - the kubelet and Prometheus come from outside the pod
+        health_port=int(port),
+        concurrency=given.concurrency,
+        dispatcher=DispatcherOptions(
+            managed_by=given.managed_by,
+            namespace=given.namespace,
+            kubeconfig_directory=given.kubeconfig_directory,
+            concurrency=given.concurrency,
+            worker_concurrency=given.worker_concurrency,
+        ),
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="multimirror", description="Runs Jobs on worker clusters, and mirrors them.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    runs = commands.add_parser(
+        "run",
+        help="run the dispatcher",
+        description="Runs the dispatcher: Jobs of the management cluster get a worker, a copy there, and its status back.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    runs.add_argument("--kubeconfig", type=Path, help="of the management cluster; without it: as kubectl, or our pod's")
+    runs.add_argument("--context", help="the kubeconfig's context; without it: the current one")
+    runs.add_argument("--identity", help="our name as a candidate for leadership; without it: the host's, and a number")
+    runs.add_argument("--no-leader-election", action="store_true", help="be the only one; nothing checks that it is so")
+    runs.add_argument("--namespace", default="multimirror-system", help="our own: Secrets of workers, and the lease")
+    runs.add_argument(
+        "--kubeconfig-directory", type=Path, help="where WorkerClusters may name files; without it: nowhere"
+    )
+    runs.add_argument("--managed-by", default=MANAGED_BY, help="the spec.managedBy of the Jobs that are ours")
+    runs.add_argument("--concurrency", type=_positive, default=16, help="calls in flight to the management cluster")
+    runs.add_argument("--worker-concurrency", type=_positive, default=16, help="calls in flight to each worker")
+    runs.add_argument("--health-address", default=":8080", help="where /healthz, /readyz and /metrics are")
+    runs.add_argument("--log-format", choices=("json", "text"), default="json")
+    runs.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)

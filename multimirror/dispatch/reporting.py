@@ -1,0 +1,170 @@
+"""The status of WorkerClusters and MirrorQueues: what people see with `kubectl get`, written sparingly.
+
+A condition that changed is written at once, numbers at most every few seconds, the last contact about once a minute,
+and nothing that did not change. A write that fails is made good by the next one.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import structlog
+
+from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, MirrorQueueSpec, SpecError
+from multimirror.batch import Json
+from multimirror.batch.quantities import canonical
+from multimirror.batch.times import format_time
+from multimirror.dispatch import metrics
+from multimirror.dispatch.acting import changes
+from multimirror.dispatch.options import DispatcherOptions
+from multimirror.dispatch.originals import Originals
+from multimirror.dispatch.scheduler import Scheduler
+from multimirror.kube import ApiError, Client, Informer, Resource
+from multimirror.mirror.moments import moment, seconds_of
+from multimirror.workers import Workers, conditions, merged_conditions
+
+_log = structlog.get_logger(__name__)
+
+
+class Reporter:
+    """Writes our own objects' status. `wake` it when something changed; `run` it as a task."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        clusters: Informer,
+        queues: Informer,
+        workers: Workers,
+        originals: Originals,
+        scheduler: Scheduler,
+        options: DispatcherOptions,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._client, self._clusters, self._queues = client, clusters, queues
+        self._workers, self._originals, self._scheduler = workers, originals, scheduler
+        self._options, self._clock = options, clock
+        self._news = asyncio.Event()
+        self._written: dict[str, tuple[str, float]] = {}
+
+    def wake(self) -> None:
+        """Something may have changed."""
+        self._news.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(self._options.report_seconds):
+                    await self._news.wait()
+            except TimeoutError:
+                pass
+            self._news.clear()
+            for cluster in self._clusters.list():
+                await self._write(WORKER_CLUSTERS, cluster, self._cluster_status(cluster))
+            for queue in self._queues.list():
+                await self._write(MIRROR_QUEUES, queue, self._queue_status(queue))
+            await asyncio.sleep(min(1.0, self._options.report_seconds))
+
+    async def _write(self, resource: Resource, obj: Json, status: Json) -> None:
+        before, name = obj.get("status") or {}, obj["metadata"]["name"]
+        patch = changes(before, status)
+        version, when = self._written.get(f"{resource.plural}/{name}", ("", 0.0))
+        if not patch or version == obj["metadata"]["resourceVersion"]:
+            return  # nothing new, or our last write has not come back yet
+        if "conditions" not in patch and self._clock() < when + self._options.report_seconds:
+            return
+        try:
+            await self._client.patch(
+                resource, name, {"metadata": {"uid": obj["metadata"]["uid"]}, "status": patch}, subresource="status"
+            )
+        except ApiError as error:
+            _log.debug("a status of ours was not written", resource=resource.name, name=name, error=str(error))
+        self._written[f"{resource.plural}/{name}"] = (obj["metadata"]["resourceVersion"], self._clock())
+
+    def _cluster_status(self, cluster: Json) -> Json:
+        name, before = cluster["metadata"]["name"], cluster.get("status") or {}
+        worker, spec = self._workers.get(name), self._workers.specs.get(name)
+        if worker is None:
+            return before
+        state, use = worker.state, self._originals.ledger.worker(name)
+        metrics.WORKER_UP.labels(name).set(1 if state.connected else 0)
+        metrics.COPIES.labels(name).set(use.jobs)
+        generation = cluster["metadata"].get("generation", 1)
+        wanted = conditions(state, cordoned=spec is not None and spec.cordoned)
+        now = self._clock()
+        found = merged_conditions(
+            before.get("conditions") or [], wanted, now=format_time(moment(now)), generation=generation
+        )
+        capacity = spec.capacity if spec is not None and spec.capacity is not None else state.capacity
+        status: Json = {
+            **before,
+            "observedGeneration": generation,
+            "conditions": found,
+            "jobs": use.jobs,
+            "used": _quantities(use.resources),
+            "kinds": ["Job.batch"] if state.ready else [],
+        }
+        if state.version:
+            status["version"] = state.version
+        if capacity is not None:
+            status["capacity"] = _quantities(capacity)
+        contact = seconds_of(before.get("lastContact"), 0.0)
+        if state.last_contact is not None and (
+            state.last_contact > contact + self._options.contact_seconds or (not state.connected and contact == 0)
+        ):
+            status["lastContact"] = format_time(moment(state.last_contact))
+            if state.latency is not None:
+                status["latencyMilliseconds"] = round(state.latency * 1000)
+        return status
+
+    def _queue_status(self, queue: Json) -> Json:
+        name, before = queue["metadata"]["name"], queue.get("status") or {}
+        ledger = self._originals.ledger
+        running, pending = ledger.queue(name).jobs, self._scheduler.pending(name)
+        metrics.PENDING.labels(name).set(pending)
+        metrics.RUNNING.labels(name).set(running)
+        generation = queue["metadata"].get("generation", 1)
+        found = merged_conditions(
+            before.get("conditions") or [],
+            [_queue_condition(queue)],
+            now=format_time(moment(self._clock())),
+            generation=generation,
+        )
+        spread = ledger.spread(name)
+        status: Json = {
+            **{key: value for key, value in before.items() if key != "head"},
+            "observedGeneration": generation,
+            "conditions": found,
+            "pending": pending,
+            "running": running,
+            "finished": self._originals.finished[name],
+            "workers": [{"name": worker, "running": spread[worker]} for worker in sorted(spread) if spread[worker]],
+        }
+        head = self._scheduler.heads.get(name)
+        if head is not None and pending:
+            status["head"] = {
+                "job": f"{head.job.namespace}/{head.job.name}",
+                "since": head.job.created,
+                "reason": head.explanation.reason,
+                "message": str(head.explanation),
+            }
+        return status
+
+
+def _queue_condition(queue: Json) -> tuple[str, bool, str, str]:
+    try:
+        MirrorQueueSpec.read(queue)
+    except SpecError as error:
+        return "Ready", False, "InvalidSpec", str(error)
+    return "Ready", True, "Ready", "Jobs are taken"
+
+
+def _quantities(amounts: Any) -> dict[str, str]:
+    return {name: canonical(_plain(amount)) for name, amount in sorted(amounts.items()) if amount}
+
+
+def _plain(amount: Decimal) -> str:
+    return f"{amount.normalize():f}"

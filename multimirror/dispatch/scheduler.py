@@ -1,0 +1,196 @@
+"""The pass over what waits, whenever something changed, and the writing down of what it decided.
+
+One pass at a time. Passes take turns with everything else: after each one there is a pause four times as long, so that
+thousands of waiting Jobs never cost more than a fifth of the time. Assignments are written side by side, each with the
+resourceVersion that it was decided on: whoever changed the Job in between wins, and it is decided again.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import structlog
+
+from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, MirrorQueueSpec
+from multimirror.batch import Json
+from multimirror.dispatch import metrics
+from multimirror.dispatch.memory import Memory
+from multimirror.dispatch.originals import Originals
+from multimirror.dispatch.placing import Explanation
+from multimirror.dispatch.planning import Outcome, plan
+from multimirror.dispatch.views import Candidate, WorkerView
+from multimirror.kube import ApiError, Client, Conflict, Controller, EventRecorder, NotFound, key_of
+from multimirror.mirror import attempt_of, cluster_of
+from multimirror.mirror.moments import seconds_of
+from multimirror.workers import JOBS
+
+_log = structlog.get_logger(__name__)
+_SHORTEST_PAUSE: Final = 0.005
+_TOLD_PER_PASS: Final = 100
+
+
+class Scheduler:
+    """Jobs that wait, until they are assigned."""
+
+    def __init__(
+        self,
+        client: Client,
+        originals: Originals,
+        memory: Memory,
+        events: EventRecorder,
+        *,
+        queues: Callable[[], Mapping[str, MirrorQueueSpec]],
+        workers: Callable[[], Mapping[str, WorkerView]],
+        again: Callable[[str], None],
+        concurrency: int = 16,
+    ) -> None:
+        """`again` is told the uid of a Job that has to be looked at anew."""
+        self._client, self._originals, self._memory, self._events = client, originals, memory, events
+        self._queues, self._workers, self._again = queues, workers, again
+        self._waiting: dict[str, Candidate] = {}
+        self._decided: dict[str, Explanation] = {}
+        self._pending: Counter[str] = Counter()
+        self._news = asyncio.Event()
+        self.explanations: dict[str, Explanation] = {}
+        """The latest decision about each Job that waits, by uid."""
+        self.heads: dict[str, Outcome] = {}
+        """The first Job of each queue that waits."""
+        self._writers = Controller("assign", self._assign, concurrency=concurrency, timeout=60.0)
+
+    def offer(self, job: Candidate) -> None:
+        """This Job wants a worker."""
+        if job.uid in self._decided or self._waiting.get(job.uid) == job:
+            return
+        if job.uid not in self._waiting:
+            self._pending[job.queue] += 1
+        elif self._waiting[job.uid].queue != job.queue:
+            self._drop(job.uid)
+            self._pending[job.queue] += 1
+        self._waiting[job.uid] = job
+        self._news.set()
+
+    def withdraw(self, uid: str) -> None:
+        """It does not, any more."""
+        if uid in self._waiting:
+            self._drop(uid)
+            self._news.set()
+
+    def wake(self) -> None:
+        """There may be more room now."""
+        if self._waiting:
+            self._news.set()
+
+    def waiting(self) -> list[Candidate]:
+        """Everything that waits."""
+        return list(self._waiting.values())
+
+    def pending(self, queue: str) -> int:
+        """How many wait in a queue."""
+        return self._pending[queue]
+
+    async def run(self) -> None:
+        """Until stopped, or cancelled."""
+        async with asyncio.TaskGroup() as group:
+            writers = group.create_task(self._writers.run(), name="assign")
+            passes = group.create_task(self._passes(), name="passes over the queues")
+            await asyncio.wait([writers])
+            passes.cancel()
+
+    def stop(self) -> None:
+        """Assign nothing more."""
+        self._writers.stop()
+
+    async def _passes(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            started = time.perf_counter()
+            self._pass()
+            took = time.perf_counter() - started
+            metrics.PASSES.observe(took)
+            await asyncio.sleep(max(_SHORTEST_PAUSE, 4 * took))
+
+    def _pass(self) -> None:
+        outcomes = plan(self._waiting.values(), self._queues(), self._workers(), self._originals.ledger)
+        heads: dict[str, Outcome] = {}
+        told = 0
+        for outcome in outcomes:
+            uid = outcome.job.uid
+            if outcome.explanation.chosen is not None:
+                self._drop(uid)
+                self._decided[uid] = outcome.explanation
+                self._writers.queue.add(uid)
+                job = self._originals.get(uid)
+                self._originals.assume(uid, attempt_of(job) + 1 if job is not None else 1)
+                continue
+            self.explanations[uid] = outcome.explanation
+            heads.setdefault(outcome.job.queue, outcome)
+            if told < _TOLD_PER_PASS:
+                told += self._tell(uid, outcome.explanation)
+        self.heads = heads
+
+    def _tell(self, uid: str, explanation: Explanation) -> bool:
+        """Say why it waits, when the reason is a new one: numbers change all the time."""
+        notes = self._memory.of(uid)
+        job = self._originals.get(uid)
+        if notes.told == explanation.reason or job is None:
+            return False
+        notes.told = explanation.reason
+        kind = "Warning" if explanation.reason in {"NeverFits", "Invalid", "QueueMissing", "NotAllowed"} else "Normal"
+        self._events.event(job, "Waiting", str(explanation), type=kind)  # type: ignore[arg-type] # one of the two
+        return True
+
+    async def _assign(self, uid: str) -> None:
+        explanation = self._decided.get(uid)
+        if explanation is None or explanation.chosen is None:
+            return
+        job = self._originals.get(uid)
+        if job is not None and await self._originals.writes.seen(key_of(job)):
+            job = self._originals.get(uid)
+        if job is None or cluster_of(job) is not None:
+            self._undo(uid)
+            return
+        try:
+            await self._write(uid, job, explanation.chosen)
+        except (Conflict, NotFound):
+            self._undo(uid)
+            return
+        except ApiError as error:
+            if error.outcome_unknown:
+                _log.warning("an assignment may or may not have been written", uid=uid, error=str(error))
+            raise
+        self._events.event(job, "Assigned", f"runs on worker {explanation.chosen} ({explanation})")
+
+    async def _write(self, uid: str, job: Json, worker: str) -> None:
+        metadata, attempt = job["metadata"], attempt_of(job) + 1
+        body = {
+            "metadata": {
+                "uid": uid,
+                "resourceVersion": metadata["resourceVersion"],
+                "annotations": {CLUSTER_ANNOTATION: worker, ATTEMPT_ANNOTATION: str(attempt)},
+            },
+            "spec": {"suspend": False},
+        }
+        answer = await self._client.patch(JOBS, metadata["name"], body, metadata["namespace"])
+        self._originals.writes.wrote(answer)
+        self._decided.pop(uid, None)
+        queue = self._originals.queue_of(job)
+        metrics.ASSIGNED.labels(queue, worker).inc()
+        if attempt == 1:
+            now = time.time()
+            created = seconds_of(metadata.get("creationTimestamp"), now)
+            metrics.WAIT_SECONDS.labels(queue).observe(max(0.0, now - created))
+        _log.info("assigned", uid=uid, job=key_of(job), cluster=worker, attempt=attempt)
+
+    def _undo(self, uid: str) -> None:
+        """It was changed meanwhile: give the room back, and look at it again."""
+        self._decided.pop(uid, None)
+        self._originals.unassume(uid)
+        self._again(uid)
+
+    def _drop(self, uid: str) -> None:
+        job = self._waiting.pop(uid)
+        self._pending[job.queue] -= 1
+        self.explanations.pop(uid, None)

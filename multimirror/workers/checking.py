@@ -1,0 +1,111 @@
+"""Before a worker gets Jobs: is it there, which version, which cluster, and may we do what we will have to do?"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+import orjson
+
+from multimirror.batch import Json
+from multimirror.batch.quantities import QuantityError, quantity
+from multimirror.kube import Client, Object, Resource
+
+JOBS: Final = Resource("batch", "v1", "jobs", "Job")
+NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
+_REVIEWS: Final = Resource(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
+)
+_NEEDED: Final = ("list", "watch", "create", "patch", "delete")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a worker said about itself."""
+
+    version: str
+    identity: str
+    missing: tuple[str, ...]
+    sees_namespaces: bool
+    sees_nodes: bool
+
+
+async def check(client: Client, namespaces: Sequence[str] | None) -> Facts:
+    """Ask. `namespaces`: where copies may go; None: everywhere."""
+    version = await version_of(client)
+    identity = await identity_of(client)
+    questions = [("jobs", "batch", verb, namespace) for namespace in namespaces or [""] for verb in _NEEDED]
+    questions += [("namespaces", "", "list", ""), ("nodes", "", "list", "")]
+    allowed = await asyncio.gather(*(_may(client, *question) for question in questions))
+    answers = dict(zip(questions, allowed, strict=True))
+    missing = tuple(
+        f"{verb} {resource}.{group}" + (f" in namespace {namespace}" if namespace else " in all namespaces")
+        for (resource, group, verb, namespace), yes in answers.items()
+        if not yes and group
+    )
+    return Facts(version, identity, missing, answers["namespaces", "", "list", ""], answers["nodes", "", "list", ""])
+
+
+async def version_of(client: Client, seconds: float | None = None) -> str:
+    """Also the heartbeat: the cheapest question that every account may ask."""
+    answer = await client.request("GET", "/version", timeout=seconds)
+    found = orjson.loads(answer.body)
+    return str(found.get("gitVersion", "")) if isinstance(found, dict) else ""
+
+
+async def identity_of(client: Client) -> str:
+    """Which cluster it is: the uid of its kube-system namespace, which lives as long as the cluster does."""
+    return str((await client.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
+
+
+async def _may(client: Client, resource: str, group: str, verb: str, namespace: str) -> bool:
+    attributes = {"resource": resource, "group": group, "verb": verb, **({"namespace": namespace} if namespace else {})}
+    review: Json = {
+        "apiVersion": _REVIEWS.api_version,
+        "kind": _REVIEWS.kind,
+        "spec": {"resourceAttributes": attributes},
+    }
+    answer = await client.create(_REVIEWS, review)
+    return bool((answer.get("status") or {}).get("allowed"))
+
+
+def capacity_of(nodes: Iterable[Object]) -> dict[str, Decimal]:
+    """What the nodes that can take pods have to give."""
+    total: dict[str, Decimal] = {}
+    for node in nodes:
+        if (node.get("spec") or {}).get("unschedulable") or not _is_ready(node):
+            continue
+        for name, value in ((node.get("status") or {}).get("allocatable") or {}).items():
+            try:
+                total[name] = total.get(name, Decimal(0)) + quantity(value)
+            except QuantityError:
+                continue
+    return total
+
+
+def trim_node(node: Object) -> Object:
+    """Only what counts for room: a node's heartbeat is no news."""
+    status = node.get("status") or {}
+    return {
+        "metadata": {key: node["metadata"][key] for key in ("name", "uid", "resourceVersion")},
+        "spec": {"unschedulable": bool((node.get("spec") or {}).get("unschedulable"))},
+        "status": {
+            "allocatable": status.get("allocatable") or {},
+            "conditions": [c for c in status.get("conditions") or () if c.get("type") == "Ready"],
+        },
+    }
+
+
+def trim_namespace(namespace: Object) -> Object:
+    """Its name, and whether it is going."""
+    metadata = namespace["metadata"]
+    kept = ("name", "uid", "resourceVersion", "deletionTimestamp", "labels")
+    return {"metadata": {key: metadata[key] for key in kept if key in metadata}}
+
+
+def _is_ready(node: Object) -> bool:
+    return any(
+        c.get("status") == "True" for c in (node.get("status") or {}).get("conditions") or () if c["type"] == "Ready"
+    )

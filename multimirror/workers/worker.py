@@ -1,0 +1,220 @@
+"""One worker cluster, for as long as its WorkerCluster exists: connect, follow, lose, connect again.
+
+A worker that does not answer two heartbeats in a row is lost (within about 12 seconds). Then it is tried again, after
+waits that grow to 30 seconds with jitter, and at once when its credentials change. Everything here is its own: client,
+limits, caches, tasks. One that hangs makes nobody else wait.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+import structlog
+
+from multimirror.batch import Json
+from multimirror.kube import ApiError, Change, ConfigError, Connection
+from multimirror.kube.backoff import Backoff
+from multimirror.workers.checking import version_of
+from multimirror.workers.session import Needs, Session
+from multimirror.workers.state import WorkerState
+
+_log = structlog.get_logger(__name__)
+
+_LONGEST_WAIT: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulse:
+    """How the health of a worker is felt."""
+
+    period: float = 4.0
+    patience: float = 4.0
+    """How long an answer may take."""
+    misses: int = 2
+    """So many in a row, and it is lost."""
+
+
+class Listener(Protocol):
+    """Who wants to know."""
+
+    def copy_changed(self, worker: str, change: Change) -> None:
+        """A copy was made, changed, or is gone."""
+
+    def state_changed(self, worker: str, *, reconnected: bool) -> None:
+        """What it can do has changed. `reconnected`: its caches are new; anything may have happened there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What is asked of a worker, from its WorkerCluster and its Secret. A change of it means a new session."""
+
+    kubeconfig: bytes | None
+    needs: Needs
+    reason: str = ""
+    problem: str = ""
+    """Why there is no kubeconfig."""
+
+
+class Worker:
+    """Keeps one worker connected."""
+
+    def __init__(
+        self,
+        name: str,
+        target: Target,
+        listener: Listener,
+        *,
+        guard: Callable[[], None] | None = None,
+        pulse: Pulse | None = None,
+        lost_since: float | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.name = name
+        self.state = WorkerState(lost_since=lost_since if lost_since is not None else clock())
+        self.session: Session | None = None
+        """Open and synced, while connected."""
+        self._target = target
+        self._listener = listener
+        self._guard = guard
+        self._pulse = pulse or Pulse()
+        self._clock = clock
+        self._poked = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._log = _log.bind(cluster=name)
+
+    def retarget(self, target: Target) -> None:
+        """The WorkerCluster or its Secret has changed."""
+        if target != self._target:
+            self._target = target
+            self._poked.set()
+
+    @property
+    def is_settled(self) -> bool:
+        """It was tried at least once."""
+        return self._settled.is_set()
+
+    async def settled(self) -> None:
+        """Wait until it is known whether it can be reached."""
+        await self._settled.wait()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        backoff = Backoff(initial=1.0, maximum=_LONGEST_WAIT)
+        while True:
+            self._poked.clear()
+            try:
+                connected = await self._once()
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one worker must not end the others
+                connected = False
+                self._lost("InternalError", f"{type(error).__name__}: {error}")
+                self._log.error("a worker's connection failed unexpectedly", exc_info=True)
+            if connected:
+                backoff.reset()
+            if self._poked.is_set():
+                continue
+            try:
+                async with asyncio.timeout(backoff.delay()):
+                    await self._poked.wait()
+            except TimeoutError:
+                pass
+            else:
+                backoff.reset()
+
+    async def _once(self) -> bool:
+        """One session to its end; whether it ever was one."""
+        target = self._target
+        if target.kubeconfig is None:
+            self._lost(target.reason, target.problem)
+            return False
+        try:
+            connection = Connection.strict(target.kubeconfig, name=self.name)
+        except ConfigError as error:
+            self._lost("KubeconfigRefused", str(error))
+            return False
+        connected = False
+        try:
+            async with Session.open(
+                connection,
+                target.needs,
+                guard=self._guard,
+                on_copy=lambda change: self._listener.copy_changed(self.name, change),
+                on_room=self._room_changed,
+            ) as session:
+                connected = True
+                self._connected(session, target)
+                await self._follow(session)
+        except (ApiError, TimeoutError) as error:
+            self._lost(_reason(error), str(error) or "no answer in time")
+        finally:
+            self.session = None
+        return connected
+
+    async def _follow(self, session: Session) -> None:
+        """Heartbeats until they fail, or until something about the worker is to be different."""
+        misses = 0
+        while True:
+            try:
+                async with asyncio.timeout(self._pulse.period if misses == 0 else self._pulse.period / 4):
+                    await self._poked.wait()
+            except TimeoutError:
+                pass
+            else:
+                self._lost("Reconnecting", "its credentials or its settings have changed")
+                return
+            started = asyncio.get_running_loop().time()
+            try:
+                await version_of(session.client, self._pulse.patience)
+            except ApiError:
+                misses += 1
+                if misses >= self._pulse.misses:
+                    raise
+                continue
+            misses = 0
+            latency = asyncio.get_running_loop().time() - started
+            self.state = replace(self.state, last_contact=self._clock(), latency=latency)
+
+    def _connected(self, session: Session, target: Target) -> None:
+        self.session = session
+        self.state = WorkerState(
+            connected=True,
+            reason="Connected",
+            message=f"Kubernetes {session.facts.version}",
+            last_contact=self._clock(),
+            version=session.facts.version,
+            is_management=session.facts.identity == target.needs.origin,
+            missing=session.facts.missing,
+            capacity=session.capacity(),
+            namespaces=session.namespaces(),
+        )
+        self._log.info("worker connected", version=session.facts.version, missing=list(session.facts.missing))
+        self._listener.state_changed(self.name, reconnected=True)
+        self._settled.set()
+
+    def _lost(self, reason: str, message: str) -> None:
+        before = self.state
+        since = before.lost_since if not before.connected and before.lost_since is not None else self._clock()
+        self.session = None
+        self.state = replace(before, connected=False, reason=reason, message=message, lost_since=since)
+        if before.connected or (before.reason, before.message) != (reason, message):
+            self._log.warning("worker not connected", reason=reason, error=message)
+            self._listener.state_changed(self.name, reconnected=False)
+        self._settled.set()
+
+    def _room_changed(self) -> None:
+        session = self.session
+        if session is None:
+            return
+        capacity, namespaces = session.capacity(), session.namespaces()
+        if capacity != self.state.capacity or namespaces != self.state.namespaces:
+            self.state = replace(self.state, capacity=capacity, namespaces=namespaces)
+            self._listener.state_changed(self.name, reconnected=False)
+
+    def copies(self, uid: str) -> list[Json]:
+        """What its cache holds of one Job; nothing while it is not connected."""
+        return self.session.copies(uid) if self.session is not None else []
+
+
+def _reason(error: ApiError | TimeoutError) -> str:
+    return type(error).__name__ if isinstance(error, ApiError) else "TimedOut"

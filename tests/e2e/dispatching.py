@@ -1,0 +1,392 @@
+"""What the tests of the dispatcher have in common: a fleet that lives as long as the test run, and a stage for each test.
+
+A stage is a namespace, a queue and two worker clusters of its own names, behind doors that can be shut (a TCP proxy
+each), with a history of everything that was written. Tests see the clusters through their APIs only.
+"""
+
+import asyncio
+import base64
+import contextlib
+import json
+import secrets
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from builtin_controller import JobController
+from builtin_controller import Options as JobOptions
+from clusters.background import BackgroundFleet
+from clusters.fleet import FleetOptions
+from clusters.nodes import PREFIX
+from multimirror.api import CLUSTER_ANNOTATION, MANAGED_BY, MIRROR_QUEUES, QUEUE_LABEL, WORKER_CLUSTERS, crds
+from multimirror.dispatch import Dispatcher, DispatcherOptions
+from multimirror.kube import AlreadyExists, ApiError, Client, Connection, NotFound, Resource
+from multimirror.workers import Pulse
+from tests.e2e.history import History
+
+Json = dict[str, Any]
+JOBS = Resource("batch", "v1", "jobs", "Job")
+CRONJOBS = Resource("batch", "v1", "cronjobs", "CronJob")
+PODS = Resource("", "v1", "pods", "Pod")
+EVENTS = Resource("", "v1", "events", "Event")
+SECRETS = Resource("", "v1", "secrets", "Secret")
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
+SYSTEM = "multimirror-system"
+PATIENCE = 60.0
+
+
+@contextlib.contextmanager
+def running_fleet(kind: str, workers: int = 2) -> Iterator[BackgroundFleet]:
+    """A management cluster and workers on which Jobs run: by Kubernetes' own Job controller where there is one."""
+    with BackgroundFleet(kind, FleetOptions(workers=workers)) as fleet:
+        stop, up = threading.Event(), Future[None]()
+        task: Future[None] | None = None
+        if kind == "embedded":
+            task = asyncio.run_coroutine_threadsafe(_job_controllers(fleet, up, stop), fleet._loop)
+            up.result(60)
+        fleet.run(_prepare(fleet))
+        try:
+            yield fleet
+        finally:
+            stop.set()
+            if task is not None:
+                task.result(30)
+
+
+async def _job_controllers(fleet: BackgroundFleet, up: "Future[None]", stop: threading.Event) -> None:
+    """Embedded clusters have none: ours runs on every one of them, as Kubernetes' own would."""
+    async with contextlib.AsyncExitStack() as stack:
+        for cluster in fleet.clusters():
+            client = await stack.enter_async_context(Client(Connection.from_kubeconfig(cluster.kubeconfig), user_agent="user"))
+            options = JobOptions(sync_batch_period=0.05, pod_backoff_base=0.05)
+            await stack.enter_async_context(JobController(client, options))
+        up.set_result(None)
+        await asyncio.to_thread(stop.wait)
+
+
+async def _prepare(fleet: BackgroundFleet) -> None:
+    """Our kinds, and our namespace, on the management cluster."""
+    async with Client(Connection.from_kubeconfig(fleet.management.kubeconfig), user_agent="user") as client:
+        await _made(client, NAMESPACES, {"metadata": {"name": SYSTEM}})
+        for definition in crds():
+            await _made(client, CRDS, definition)
+        for resource in (WORKER_CLUSTERS, MIRROR_QUEUES):
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    try:
+                        await client.list(resource)
+                    except NotFound:
+                        await asyncio.sleep(0.05)
+                    else:
+                        break
+
+
+async def _made(client: Client, resource: Resource, obj: Json, namespace: str | None = None) -> None:
+    with contextlib.suppress(AlreadyExists):
+        await client.create(resource, obj, namespace)
+
+
+class Door:
+    """The way to an API server, which can be shut: then nothing answers, and open connections break."""
+
+    def __init__(self, kubeconfig: Json) -> None:
+        self._kubeconfig = kubeconfig
+        where = urlsplit(kubeconfig["clusters"][0]["cluster"]["server"])
+        self._host, self._port = where.hostname, where.port
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.shut = False
+        self.port = 0
+
+    @property
+    def kubeconfig(self) -> Json:
+        """The same cluster, through this door."""
+        changed: Json = json.loads(json.dumps(self._kubeconfig))
+        changed["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{self.port}"
+        return changed
+
+    async def __aenter__(self) -> "Door":
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        self.close()
+        for task in tuple(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def close(self) -> None:
+        """Nobody gets through any more."""
+        self.shut = True
+        for writer in tuple(self._writers):
+            writer.transport.abort()
+
+    def open(self) -> None:
+        """As before."""
+        self.shut = False
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        if self.shut:
+            writer.transport.abort()
+            return
+        self._writers.add(writer)
+        try:
+            there, back = await asyncio.open_connection(self._host, self._port)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._writers.add(back)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_pump(reader, back))
+                group.create_task(_pump(there, writer))
+        finally:
+            for each in (writer, back):
+                self._writers.discard(each)
+                each.transport.abort()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError, ConnectionError):
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    with contextlib.suppress(OSError, ConnectionError, RuntimeError):
+        writer.close()
+
+
+def a_job(name: str, *, queue: str, **behaviour: str) -> Json:
+    """A Job as admission leaves it: ours, and suspended. `behaviour` is for the simulated nodes."""
+    annotations = {f"{PREFIX}{key.replace('_', '-')}": text for key, text in behaviour.items()}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": {QUEUE_LABEL: queue}},
+        "spec": {
+            "managedBy": MANAGED_BY,
+            "suspend": True,
+            "backoffLimit": 0,
+            "template": {
+                "metadata": {"annotations": annotations},
+                "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}]},
+            },
+        },
+    }
+
+
+def condition(job: Json, kind: str) -> bool:
+    return any(
+        c["type"] == kind and c["status"] == "True" for c in (job.get("status") or {}).get("conditions") or ()
+    )
+
+
+def finished(job: Json) -> bool:
+    return condition(job, "Complete") or condition(job, "Failed")
+
+
+def running(job: Json) -> bool:
+    return bool((job.get("status") or {}).get("ready"))
+
+
+@dataclass
+class Stage:
+    """One test's view of the fleet."""
+
+    kind: str
+    fleet: BackgroundFleet
+    namespace: str
+    queue: str
+    management: Client
+    workers: dict[str, Client]
+    doors: dict[str, Door]
+    history: History
+    names: dict[str, str] = field(default_factory=dict)
+    """Our WorkerCluster to the fleet's cluster."""
+
+    # --- doing
+
+    async def submit(self, name: str = "job", *, change: Callable[[Json], None] | None = None, **behaviour: str) -> Json:
+        """Create a Job as its user would, admission included."""
+        job = a_job(name, queue=self.queue, **behaviour)
+        if change is not None:
+            change(job)
+        return await self.management.create(JOBS, job, self.namespace)
+
+    async def patch(self, name: str, body: Json) -> Json:
+        """Change a Job."""
+        return await self.management.patch(JOBS, name, body, self.namespace)
+
+    async def set_queue(self, **spec: Any) -> None:
+        """Change the queue's rules."""
+        await self.management.patch(MIRROR_QUEUES, self.queue, {"spec": spec})
+
+    async def set_worker(self, name: str, **spec: Any) -> None:
+        """Change a WorkerCluster."""
+        await self.management.patch(WORKER_CLUSTERS, name, {"spec": spec})
+
+    def options(self, **more: Any) -> DispatcherOptions:
+        """As shipped, but with a quicker pulse."""
+        pulse = Pulse(period=0.3, patience=2.0, misses=2)
+        return DispatcherOptions(**({"namespace": SYSTEM, "pulse": pulse, "report_seconds": 0.2} | more))
+
+    @contextlib.asynccontextmanager
+    async def dispatcher(self, *, guard: Callable[[], None] | None = None, **more: Any) -> AsyncIterator[Dispatcher]:
+        """The dispatcher at work, in this test's event loop."""
+        connection = Connection.from_kubeconfig(self.fleet.management.kubeconfig, name="management")
+        async with Client(connection) as client, Dispatcher(client, self.options(**more), guard=guard) as dispatcher:
+            yield dispatcher
+
+    # --- seeing
+
+    async def until(
+        self, what: Callable[[Json], bool], name: str = "job", *, resource: Resource = JOBS, client: Client | None = None
+    ) -> Json:
+        """The object, as soon as it is so."""
+        return await until(client or self.management, resource, self.namespace, name, what)
+
+    async def done(self, name: str = "job") -> Json:
+        """The Job, when it has finished."""
+        return await self.until(finished, name)
+
+    async def job(self, name: str = "job") -> Json:
+        """The Job as it is now."""
+        return await self.management.get(JOBS, name, self.namespace)
+
+    async def copies(self, worker: str | None = None) -> list[tuple[str, Json]]:
+        """The Jobs in our namespace on the workers."""
+        found = []
+        for name, client in self.workers.items():
+            if worker in (None, name):
+                found += [(name, job) for job in (await client.list(JOBS, self.namespace)).items]
+        return found
+
+    async def copy(self, what: Callable[[Json], bool] = lambda _: True, name: str = "job") -> tuple[str, Json]:
+        """The copy of a Job, as soon as it is there and so; and the worker that has it."""
+        job = await self.until(lambda job: cluster_of(job) is not None, name)
+        worker = cluster_of(job)
+        assert worker is not None
+        return worker, await until(self.workers[worker], JOBS, self.namespace, name, what)
+
+    async def nothing_left(self) -> None:
+        """Wait until the workers hold nothing in our namespace: no Job, no pod."""
+        async with asyncio.timeout(PATIENCE):
+            for client in self.workers.values():
+                for resource in (JOBS, PODS):
+                    while (await client.list(resource, self.namespace)).items:
+                        await asyncio.sleep(0.05)
+
+    async def event(self, reason: str, text: str = "", name: str = "job") -> Json:
+        """The event that tells the Job's user this."""
+
+        def told(event: Json) -> bool:
+            return event["reason"] == reason and text in event["message"] and event["involvedObject"]["name"] == name
+
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                for event in (await self.management.list(EVENTS, self.namespace)).items:
+                    if told(event):
+                        return event
+                await asyncio.sleep(0.05)
+
+    async def cluster_condition(self, worker: str, kind: str, status: str) -> Json:
+        """The condition of a WorkerCluster, when it has that status."""
+
+        def found(cluster: Json) -> Json | None:
+            conditions = (cluster.get("status") or {}).get("conditions") or ()
+            return next((c for c in conditions if c["type"] == kind and c["status"] == status), None)
+
+        cluster = await until(self.management, WORKER_CLUSTERS, None, worker, lambda c: found(c) is not None)
+        result = found(cluster)
+        assert result is not None
+        return result
+
+
+def cluster_of(job: Json) -> str | None:
+    return (job["metadata"].get("annotations") or {}).get(CLUSTER_ANNOTATION)
+
+
+async def until(
+    client: Client, resource: Resource, namespace: str | None, name: str, what: Callable[[Json], bool]
+) -> Json:
+    """Watch an object until it is so."""
+    last: Json | None = None
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                with contextlib.suppress(ApiError):
+                    async with contextlib.aclosing(
+                        client.watch(resource, namespace, field_selector=f"metadata.name={name}", timeout=30)
+                    ) as events:
+                        async for event in events:
+                            if event.type in {"ADDED", "MODIFIED"}:
+                                last = event.object
+                                if what(last):
+                                    return last
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise AssertionError(f"{resource.kind} {name} did not become so; last seen: {json.dumps(last)}") from None
+
+
+@contextlib.asynccontextmanager
+async def a_stage(kind: str, fleet: BackgroundFleet) -> AsyncIterator[Stage]:
+    """A namespace, a queue and two workers for one test; checked and tidied up afterwards."""
+    tag = secrets.token_hex(3)
+    namespace, queue = f"team-{tag}", f"queue-{tag}"
+    async with contextlib.AsyncExitStack() as stack:
+        management = await stack.enter_async_context(Client(Connection.from_kubeconfig(fleet.management.kubeconfig), user_agent="user"))
+        workers, doors = {}, {}
+        await _namespace(management, namespace)
+        for cluster in fleet.workers.values():
+            name = f"{cluster.name}-{tag}"
+            workers[name] = client = await stack.enter_async_context(
+                Client(Connection.from_kubeconfig(cluster.kubeconfig), user_agent="user")
+            )
+            await _namespace(client, namespace)
+            doors[name] = await stack.enter_async_context(Door(cluster.kubeconfig))
+            await _worker(management, name, doors[name].kubeconfig)
+        spec = {"workers": {"names": list(workers)}, "retention": "0s"}
+        await management.create(MIRROR_QUEUES, {**_header(MIRROR_QUEUES, queue), "spec": spec})
+        history = await stack.enter_async_context(History(management, workers, namespace))
+        stage = Stage(kind, fleet, namespace, queue, management, workers, doors, history)
+        try:
+            yield stage
+            await history.check()
+        finally:
+            for resource, names in ((WORKER_CLUSTERS, list(workers)), (MIRROR_QUEUES, [queue])):
+                for name in names:
+                    with contextlib.suppress(NotFound):
+                        await management.delete(resource, name)
+            for client in (management, *workers.values()):
+                for resource in (CRONJOBS, JOBS):
+                    await client.request(
+                        "DELETE", resource.path(namespace), {"propagationPolicy": "Background"}
+                    )
+
+
+async def _namespace(client: Client, name: str) -> None:
+    await client.create(NAMESPACES, {"metadata": {"name": name}})
+    await _made(client, ACCOUNTS, {"metadata": {"name": "default"}}, name)  # pods need it, whoever makes it first
+
+
+async def _worker(client: Client, name: str, kubeconfig: Json) -> None:
+    data = base64.b64encode(json.dumps(kubeconfig).encode()).decode()
+    await client.create(SECRETS, {"metadata": {"name": name}, "data": {"kubeconfig": data}}, SYSTEM)
+    spec = {"kubeconfig": {"secret": {"name": name}}}
+    await client.create(WORKER_CLUSTERS, {**_header(WORKER_CLUSTERS, name), "spec": spec})
+
+
+def _header(resource: Resource, name: str) -> Json:
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {"name": name}}
