@@ -61,7 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     runs = commands.add_parser(
         "run",
         help="run the dispatcher",
-        description="Runs the dispatcher: Jobs of the management cluster get a worker, a copy there, and its status back.",
+        description="Runs the dispatcher: Jobs of the management cluster get a worker, a copy there, and its status.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     runs.add_argument("--kubeconfig", type=Path, help="of the management cluster; without it: as kubectl, or our pod's")

@@ -1,8 +1,8 @@
 """`multimirror run`: the dispatcher as a process, with health, leadership and an orderly end.
 
-A standby follows all clusters, so that it can start at once when it leads. On SIGTERM nothing new is taken up, what runs
-comes to its end, and the lease is given back. Who loses the lease stops at once: the process ends with exit code 1 and
-is started again by whoever runs it.
+A standby follows all clusters, so that it can start at once when it leads. On SIGTERM nothing new is taken up, what
+runs comes to its end, and the lease is given back. Who loses the lease stops at once: the process ends with exit code
+1 and is started again by whoever runs it.
 """
 
 import asyncio

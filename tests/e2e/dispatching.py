@@ -1,4 +1,4 @@
-"""What the tests of the dispatcher have in common: a fleet that lives as long as the test run, and a stage for each test.
+"""What the tests of the dispatcher have in common: a fleet for the whole test run, and a stage for each test.
 
 A stage is a namespace, a queue and two worker clusters of its own names, behind doors that can be shut (a TCP proxy
 each), with a history of everything that was written. Tests see the clusters through their APIs only.
@@ -13,7 +13,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from builtin_controller import JobController
@@ -62,7 +62,9 @@ async def _job_controllers(fleet: BackgroundFleet, up: "Future[None]", stop: thr
     """Embedded clusters have none: ours runs on every one of them, as Kubernetes' own would."""
     async with contextlib.AsyncExitStack() as stack:
         for cluster in fleet.clusters():
-            client = await stack.enter_async_context(Client(Connection.from_kubeconfig(cluster.kubeconfig), user_agent="user"))
+            client = await stack.enter_async_context(
+                Client(Connection.from_kubeconfig(cluster.kubeconfig), user_agent="user")
+            )
             options = JobOptions(sync_batch_period=0.05, pod_backoff_base=0.05)
             await stack.enter_async_context(JobController(client, options))
         up.set_result(None)
@@ -102,6 +104,8 @@ class Door:
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self.shut = False
+        self._flowing = asyncio.Event()
+        self._flowing.set()
         self.port = 0
 
     @property
@@ -111,7 +115,7 @@ class Door:
         changed["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{self.port}"
         return changed
 
-    async def __aenter__(self) -> "Door":
+    async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
@@ -133,6 +137,11 @@ class Door:
     def open(self) -> None:
         """As before."""
         self.shut = False
+        self._flowing.set()
+
+    def hang(self) -> None:
+        """Connections are taken and stay open, and nothing comes through any more."""
+        self._flowing.clear()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -151,21 +160,21 @@ class Door:
         self._writers.add(back)
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(_pump(reader, back))
-                group.create_task(_pump(there, writer))
+                group.create_task(self._pump(reader, back))
+                group.create_task(self._pump(there, writer))
         finally:
             for each in (writer, back):
                 self._writers.discard(each)
                 each.transport.abort()
 
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError, ConnectionError):
-        while data := await reader.read(65536):
-            writer.write(data)
-            await writer.drain()
-    with contextlib.suppress(OSError, ConnectionError, RuntimeError):
-        writer.close()
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, ConnectionError):
+            while data := await reader.read(65536):
+                await self._flowing.wait()
+                writer.write(data)
+                await writer.drain()
+        with contextlib.suppress(OSError, ConnectionError, RuntimeError):
+            writer.close()
 
 
 def a_job(name: str, *, queue: str, **behaviour: str) -> Json:
@@ -188,9 +197,7 @@ def a_job(name: str, *, queue: str, **behaviour: str) -> Json:
 
 
 def condition(job: Json, kind: str) -> bool:
-    return any(
-        c["type"] == kind and c["status"] == "True" for c in (job.get("status") or {}).get("conditions") or ()
-    )
+    return any(c["type"] == kind and c["status"] == "True" for c in (job.get("status") or {}).get("conditions") or ())
 
 
 def finished(job: Json) -> bool:
@@ -218,7 +225,9 @@ class Stage:
 
     # --- doing
 
-    async def submit(self, name: str = "job", *, change: Callable[[Json], None] | None = None, **behaviour: str) -> Json:
+    async def submit(
+        self, name: str = "job", *, change: Callable[[Json], None] | None = None, **behaviour: str
+    ) -> Json:
         """Create a Job as its user would, admission included."""
         job = a_job(name, queue=self.queue, **behaviour)
         if change is not None:
@@ -240,7 +249,8 @@ class Stage:
     def options(self, **more: Any) -> DispatcherOptions:
         """As shipped, but with a quicker pulse."""
         pulse = Pulse(period=0.3, patience=2.0, misses=2)
-        return DispatcherOptions(**({"namespace": SYSTEM, "pulse": pulse, "report_seconds": 0.2} | more))
+        chosen: dict[str, Any] = {"namespace": SYSTEM, "pulse": pulse, "report_seconds": 0.2, **more}
+        return DispatcherOptions(**chosen)
 
     @contextlib.asynccontextmanager
     async def dispatcher(self, *, guard: Callable[[], None] | None = None, **more: Any) -> AsyncIterator[Dispatcher]:
@@ -252,7 +262,12 @@ class Stage:
     # --- seeing
 
     async def until(
-        self, what: Callable[[Json], bool], name: str = "job", *, resource: Resource = JOBS, client: Client | None = None
+        self,
+        what: Callable[[Json], bool],
+        name: str = "job",
+        *,
+        resource: Resource = JOBS,
+        client: Client | None = None,
     ) -> Json:
         """The object, as soon as it is so."""
         return await until(client or self.management, resource, self.namespace, name, what)
@@ -346,7 +361,9 @@ async def a_stage(kind: str, fleet: BackgroundFleet) -> AsyncIterator[Stage]:
     tag = secrets.token_hex(3)
     namespace, queue = f"team-{tag}", f"queue-{tag}"
     async with contextlib.AsyncExitStack() as stack:
-        management = await stack.enter_async_context(Client(Connection.from_kubeconfig(fleet.management.kubeconfig), user_agent="user"))
+        management = await stack.enter_async_context(
+            Client(Connection.from_kubeconfig(fleet.management.kubeconfig), user_agent="user")
+        )
         workers, doors = {}, {}
         await _namespace(management, namespace)
         for cluster in fleet.workers.values():
@@ -371,9 +388,7 @@ async def a_stage(kind: str, fleet: BackgroundFleet) -> AsyncIterator[Stage]:
                         await management.delete(resource, name)
             for client in (management, *workers.values()):
                 for resource in (CRONJOBS, JOBS):
-                    await client.request(
-                        "DELETE", resource.path(namespace), {"propagationPolicy": "Background"}
-                    )
+                    await client.request("DELETE", resource.path(namespace), {"propagationPolicy": "Background"})
 
 
 async def _namespace(client: Client, name: str) -> None:
@@ -381,9 +396,14 @@ async def _namespace(client: Client, name: str) -> None:
     await _made(client, ACCOUNTS, {"metadata": {"name": "default"}}, name)  # pods need it, whoever makes it first
 
 
-async def _worker(client: Client, name: str, kubeconfig: Json) -> None:
+def secret(name: str, kubeconfig: Json) -> Json:
+    """As an operator would make it."""
     data = base64.b64encode(json.dumps(kubeconfig).encode()).decode()
-    await client.create(SECRETS, {"metadata": {"name": name}, "data": {"kubeconfig": data}}, SYSTEM)
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": {"kubeconfig": data}}
+
+
+async def _worker(client: Client, name: str, kubeconfig: Json) -> None:
+    await client.create(SECRETS, secret(name, kubeconfig), SYSTEM)
     spec = {"kubeconfig": {"secret": {"name": name}}}
     await client.create(WORKER_CLUSTERS, {**_header(WORKER_CLUSTERS, name), "spec": spec})
 
