@@ -6,7 +6,7 @@ Raises ValueError with the words that the API server would use; which fields can
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from multimirror.batch.errors import quote
 from multimirror.batch.names import label_value, qualified_name
@@ -112,25 +112,3 @@ def field_selector(text: str) -> tuple[tuple[str, bool, str], ...]:
             raise ValueError(f"invalid selector: '{text}'; can't understand '{term}'")
         requirements.append((match[1], match[2] != "!=", match[3]))
     return tuple(requirements)
-
-
-def matches_object(selector: Mapping[str, Any] | None, labels: Labels) -> bool:
-    """Whether labels satisfy a LabelSelector object; an empty one matches all, none at all matches nothing."""
-    if selector is None:
-        return False
-    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
-        return False
-    for expression in selector.get("matchExpressions") or ():
-        key, values = expression["key"], expression.get("values") or ()
-        match expression["operator"]:
-            case "In":
-                found = labels.get(key) in values
-            case "NotIn":
-                found = labels.get(key) not in values
-            case "Exists":
-                found = key in labels
-            case _:
-                found = key not in labels
-        if not found:
-            return False
-    return True

@@ -207,10 +207,6 @@ class Store:
             table.restored()
         return table
 
-    def drop(self, name: str) -> None:
-        """Forget an empty table, as of a resource that is no longer served."""
-        self._tables.pop(name, None)
-
     def advance(self) -> int:
         """The next resourceVersion."""
         self.version += 1

@@ -19,7 +19,7 @@ from clusters.embedded.http import Sink, Stream
 from clusters.embedded.kinds import Kind
 from clusters.embedded.schemas import Findings, clean
 from clusters.embedded.selecting import Selection
-from clusters.embedded.store import Event, Item
+from clusters.embedded.store import Event, Item, Table
 
 Encoding = Callable[[str, Item], bytes]
 """Makes the bytes of an event from its type and object."""
@@ -58,6 +58,12 @@ class Watches:
         """A watch ended."""
         self._open.discard(watch)
 
+    def end_of(self, table: Table) -> None:
+        """End the watches of a resource that is no longer served."""
+        for watch in tuple(self._open):
+            if watch.table is table:
+                watch.end()
+
     def _bookmark(self) -> None:
         self._timer = None
         for watch in tuple(self._open):
@@ -87,6 +93,11 @@ class Watch(Stream):
         self._encode = options.encoding[1] if options.encoding else self._plain
         plain = "" if kind.storage else kind.api_version
         self._shared = options.encoding[0] if options.encoding else plain
+
+    @property
+    def table(self) -> Table:
+        """What it watches."""
+        return self._kind.table
 
     def start(self, sink: Sink) -> None:
         """Send what is there already, then stay."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 from clusters.embedded.custom.shapes import shape_of_kind
 from clusters.embedded.custom.strategy import CustomResources
 from clusters.embedded.kinds import Kind, Kinds, Strategy
-from clusters.embedded.store import Event, Object
+from clusters.embedded.store import Event, Object, Table
 from multimirror.batch import FieldError
 from multimirror.batch.errors import invalid, not_supported, required
 from multimirror.batch.names import dns_label, dns_subdomain
@@ -165,8 +165,15 @@ def version_rank(name: str) -> tuple[int, int, int, str]:
 class CustomKinds:
     """Serves what the stored definitions define."""
 
-    def __init__(self, kinds: Kinds, definitions: Kind, delete_all: Callable[[Kind], None]) -> None:
-        self._kinds, self._definitions, self._delete_all = kinds, definitions, delete_all
+    def __init__(
+        self,
+        kinds: Kinds,
+        definitions: Kind,
+        delete_all: Callable[[Kind], None],
+        end_watches: Callable[[Table], None],
+    ) -> None:
+        self._kinds, self._definitions = kinds, definitions
+        self._delete_all, self._end_watches = delete_all, end_watches
         self._emptying: set[str] = set()
         for item in definitions.table.scan():
             obj = item.decode()
@@ -178,7 +185,10 @@ class CustomKinds:
         obj = event.after.decode()
         spec = obj["spec"]
         if event.deleted:
+            kind = self._kinds.stored(spec["group"], spec["names"]["plural"])
             self._kinds.remove(spec["group"], spec["names"]["plural"])
+            if kind is not None:
+                self._end_watches(kind.table)
             return
         before = event.before.decode() if event.before else {}
         if before.get("spec") != spec:
