@@ -150,7 +150,8 @@ class Processes:
         self._supervisor = self._reader = None
 
     async def ask(self, op: str, process: Process, **arguments: object) -> dict[str, Any]:
-        if self._supervisor is None or self._supervisor.returncode is not None:
+        # Its output ends a moment before anybody can know its exit code: after that nobody would answer.
+        if self._supervisor is None or self._reader is None or self._reader.done():
             raise SupervisorGoneError(f"{process.name}: the supervisor is not running")
         assert self._supervisor.stdin is not None
         number = self._last_id = self._last_id + 1
