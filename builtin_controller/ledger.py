@@ -8,13 +8,17 @@ Fed by the pod informer, before anybody else hears of a change.
 """
 
 from collections.abc import Iterable
+from typing import Final
 
 from builtin_controller import failure_policy
 from builtin_controller.job import Job
 from builtin_controller.pods import Pod, controller_of
 from builtin_controller.vocabulary import FAILED
-from multimirror.batch import Json
+from multimirror.batch import Json, selector_matches
 from multimirror.kube import Change, key_of
+
+_OWNER_LABELS: Final = ("batch.kubernetes.io/controller-uid", "controller-uid")
+"""Labels that nearly every Job selects by, and no two Jobs share: pods are filed by them."""
 
 
 class _JobPods:
@@ -26,12 +30,13 @@ class _JobPods:
 
 
 class Ledger:
-    """Pods by the UID of their Job, and those that belong to nobody by namespace."""
+    """Pods by the UID of their Job; those that belong to nobody, and those with the finalizer, by namespace."""
 
     def __init__(self) -> None:
         self._jobs: dict[str, _JobPods] = {}
         self._ownerless: dict[str, dict[str, Pod]] = {}
         self._tracked: dict[str, dict[str, Pod]] = {}
+        self._tracked_by_label: dict[str, dict[str, Pod]] = {}
 
     def observe(self, change: Change) -> Pod | None:
         """Take a change in; gives the pod as it is now, or was when it went."""
@@ -49,6 +54,8 @@ class Ledger:
             self._jobs.setdefault(controller["uid"], _JobPods()).open[key] = pod
         if pod.tracked:
             self._tracked.setdefault(pod.namespace, {})[key] = pod
+            for filed_under in _labels(raw):
+                self._tracked_by_label.setdefault(filed_under, {})[key] = pod
         return pod
 
     def pods_of(self, uid: str) -> list[Pod]:
@@ -64,9 +71,16 @@ class Ledger:
     def ownerless(self, namespace: str) -> list[Pod]:
         return list(self._ownerless.get(namespace, {}).values())
 
-    def tracked(self, namespace: str) -> list[Pod]:
-        """The pods in a namespace that carry the tracking finalizer, whoever owns them."""
-        return list(self._tracked.get(namespace, {}).values())
+    def tracked(self, namespace: str, selector: Json | None) -> list[Pod]:
+        """The pods in a namespace that carry the tracking finalizer and are selected, whoever owns them."""
+        wanted = (selector or {}).get("matchLabels") or {}
+        label = next((f"{label}={wanted[label]}" for label in _OWNER_LABELS if label in wanted), None)
+        found = self._tracked.get(namespace, {}) if label is None else self._tracked_by_label.get(label, {})
+        return [
+            pod
+            for pod in found.values()
+            if pod.namespace == namespace and selector_matches(selector, pod.metadata.get("labels"))
+        ]
 
     def close(self, job: Job, claimed: Iterable[Pod]) -> None:
         """A sync has looked at these pods of the Job: leave those out from now on that can change nothing."""
@@ -93,15 +107,22 @@ class Ledger:
                 if not pods.open and not pods.closed:
                     del self._jobs[uid]
         _drop(self._tracked, namespace, key)
+        for filed_under in _labels(raw):
+            _drop(self._tracked_by_label, filed_under, key)
+
+
+def _labels(raw: Json) -> list[str]:
+    labels = raw["metadata"].get("labels") or {}
+    return [f"{label}={labels[label]}" for label in _OWNER_LABELS if label in labels]
 
 
 def _fails_job(job: Job, pod: Pod) -> bool:
     return pod.phase == FAILED and failure_policy.match(job.pod_failure_policy, pod).message is not None
 
 
-def _drop(filed: dict[str, dict[str, Pod]], namespace: str, key: str) -> None:
-    pods = filed.get(namespace)
+def _drop(filed: dict[str, dict[str, Pod]], under: str, key: str) -> None:
+    pods = filed.get(under)
     if pods is not None:
         pods.pop(key, None)
         if not pods:
-            del filed[namespace]
+            del filed[under]

@@ -11,7 +11,7 @@ from builtin_controller.claiming import REMOVE_FINALIZER
 from builtin_controller.ledger import Ledger
 from builtin_controller.options import Options
 from builtin_controller.pods import Pod, controller_of
-from multimirror.batch import Json, is_finished, selector_matches
+from multimirror.batch import Json, is_finished
 from multimirror.kube import Informer, NotFound
 
 _log = structlog.get_logger(__name__)
@@ -47,9 +47,7 @@ class Orphans:
                     raise error
             return
         namespace, _, selector = rest.partition(" ")
-        wanted = orjson.loads(selector)
-        pods = [p for p in self._ledger.tracked(namespace) if selector_matches(wanted, p.metadata.get("labels"))]
-        for pod, error in await self._free(pods):
+        for pod, error in await self._free(self._ledger.tracked(namespace, orjson.loads(selector))):
             _log.error("could not free an orphan pod", pod=f"{pod.namespace}/{pod.name}", error=str(error))
 
     async def _free(self, pods: list[Pod]) -> list[tuple[Pod, Exception]]:

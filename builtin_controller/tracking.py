@@ -12,7 +12,6 @@ A pod is counted in three steps, so that a crash between any two of them loses a
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from copy import deepcopy
 from dataclasses import dataclass
 
 from builtin_controller import failure_policy
@@ -24,6 +23,7 @@ from builtin_controller.verdict import Verdict
 from builtin_controller.vocabulary import COMPLETIONS_REACHED, MESSAGES, SUCCEEDED
 from multimirror.batch import IndexSet, Json, find_condition, with_condition
 from multimirror.batch.conditions import COMPLETE, FAILED, SUCCESS_CRITERIA_MET, SUSPENDED
+from multimirror.batch.types import clone
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Settlement:
 def track(decision: Decision, outcome: Outcome, now: float) -> Tracking:
     """The status to write first, and the finalizers to take off after that."""
     seen, job, work = decision.observed, decision.observed.job, decision.work
-    status = deepcopy(job.status)
+    status = clone(job.status)
     active = decision.active + outcome.created - outcome.deleted
     terminating = decision.terminating + outcome.deleted
     ready = decision.ready - outcome.ready
@@ -125,7 +125,7 @@ def settle(tracking: Tracking, status: Json, released: Collection[str], *, faile
 
     `status` is what the server holds after the first write; `failed` says that some finalizers could not be taken off.
     """
-    status = deepcopy(status)
+    status = clone(status)
     flush = count_released(status, set(tracking.tracked).difference(released))
     end = tracking.verdict
     uncounted = status.get("uncountedTerminatedPods") or {}

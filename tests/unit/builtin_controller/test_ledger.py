@@ -93,14 +93,18 @@ def test_deleted_pods_are_forgotten() -> None:
     for pod in (open_pod, closed_pod):
         ledger.observe(Change(pod, None))
     assert ledger.count("job-uid") == 0
-    assert ledger.tracked("ns") == []
+    assert ledger.tracked("ns", {}) == []
 
 
 def test_pods_with_the_finalizer_are_found_whoever_owns_them() -> None:
     foreign = a_pod("c")
     foreign["metadata"]["ownerReferences"][0]["kind"] = "ReplicaSet"
     ledger = ledger_of(a_pod("a"), without_owner(a_pod("b")), foreign, a_pod("d", tracked=False))
-    assert [pod.name for pod in ledger.tracked("ns")] == ["a", "b", "c"]
+    for selector in ({}, {"matchLabels": {"controller-uid": "job-uid"}}):
+        assert [pod.name for pod in ledger.tracked("ns", selector)] == ["a", "b", "c"]
+    assert ledger.tracked("ns", {"matchLabels": {"controller-uid": "other"}}) == []
+    assert ledger.tracked("other", {"matchLabels": {"controller-uid": "job-uid"}}) == []
+    assert ledger.tracked("ns", None) == []
 
 
 @pytest.mark.parametrize(
