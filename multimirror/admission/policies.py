@@ -13,8 +13,9 @@ import yaml
 from multimirror.admission.registration import (
     job_creation,
     labelled,
-    own_way_conditions,
+    on_its_own,
     unlabelled,
+    unmanaged,
     with_default_queue,
 )
 from multimirror.api import (
@@ -44,13 +45,13 @@ def policies(manager: str = MANAGED_BY) -> list[Json]:
         *_mutating(
             "multimirror-labelled-jobs",
             {"objectSelector": labelled()},
-            [_manager_condition(manager)],
+            [unmanaged(manager)],
             [_take_over(manager), *_forget_placement()],
         ),
         *_mutating(
             "multimirror-defaulted-jobs",
             {"objectSelector": unlabelled(), "namespaceSelector": with_default_queue()},
-            [*own_way_conditions(manager), {"name": "a-queue", "expression": f"{_default_queue()} != ''"}],
+            [unmanaged(manager), on_its_own()],
             [_take_over(manager, with_label=True), *_forget_placement()],
         ),
         *_validating("multimirror-jobs", _validations(manager)),
@@ -100,19 +101,9 @@ def _object(kind: str, name: str, spec: Json) -> Json:
     }
 
 
-def _manager_condition(manager: str) -> Json:
-    return {
-        "name": "no-other-manager",
-        "expression": f"!has(object.spec.managedBy) || object.spec.managedBy == '{manager}'",
-    }
-
-
-def _default_queue() -> str:
-    return f"namespaceObject.metadata.labels['{DEFAULT_QUEUE_LABEL}']"
-
-
 def _take_over(manager: str, *, with_label: bool = False) -> Json:
-    label = f"metadata: Object.metadata{{labels: {{'{QUEUE_LABEL}': {_default_queue()}}}}}, " if with_label else ""
+    queue = f"namespaceObject.metadata.labels['{DEFAULT_QUEUE_LABEL}']"
+    label = f"metadata: Object.metadata{{labels: {{'{QUEUE_LABEL}': {queue}}}}}, " if with_label else ""
     expression = f"Object{{{label}spec: Object.spec{{managedBy: '{manager}', suspend: true}}}}"
     return {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}
 

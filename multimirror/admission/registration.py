@@ -70,7 +70,7 @@ class Registration:
                     authorities,
                     namespaceSelector=with_default_queue(),
                     objectSelector=unlabelled(),
-                    matchConditions=own_way_conditions(self.manager),
+                    matchConditions=[unmanaged(self.manager), on_its_own()],  # else `decide` leaves it alone
                 ),
             ],
         }
@@ -123,22 +123,25 @@ def unlabelled() -> Json:
 
 def with_default_queue() -> Json:
     """Selects namespaces that name a queue for their Jobs."""
-    return {"matchExpressions": [{"key": DEFAULT_QUEUE_LABEL, "operator": "Exists"}]}
+    named = {"key": DEFAULT_QUEUE_LABEL, "operator": "NotIn", "values": [""]}
+    return {"matchExpressions": [{"key": DEFAULT_QUEUE_LABEL, "operator": "Exists"}, named]}
 
 
-def own_way_conditions(manager: str) -> list[Json]:
-    """CEL for what `decide` leaves alone in a namespace with a default queue: then we need not even be asked."""
-    return [
-        {
-            "name": "no-other-manager",
-            "expression": f"!has(object.spec.managedBy) || object.spec.managedBy == '{manager}'",
-        },
-        {
-            "name": "no-owner-but-a-cron-job",
-            "expression": "!has(object.metadata.ownerReferences) || object.metadata.ownerReferences.all(owner, "
-            "!has(owner.controller) || !owner.controller || owner.kind == 'CronJob')",
-        },
-    ]
+def unmanaged(manager: str) -> Json:
+    """CEL: the Job names no other manager."""
+    return {
+        "name": "no-other-manager",
+        "expression": f"!has(object.spec.managedBy) || object.spec.managedBy == '{manager}'",
+    }
+
+
+def on_its_own() -> Json:
+    """CEL: the Job is not a part of something that another controller looks after."""
+    return {
+        "name": "no-controller-but-a-cron-job",
+        "expression": "!has(object.metadata.ownerReferences) || object.metadata.ownerReferences.all(owner, "
+        "!has(owner.controller) || !owner.controller || owner.kind == 'CronJob')",
+    }
 
 
 def covers(live: Any, wanted: Any) -> bool:

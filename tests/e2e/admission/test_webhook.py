@@ -4,16 +4,19 @@ import asyncio
 import base64
 import contextlib
 import copy
+import json
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from multimirror.admission import PATH, AdmissionServer, Registration, Schedule, Webhook
-from multimirror.admission.registration import CONFIGURATIONS
+from multimirror.admission import PATH, AdmissionServer, Registration, Schedule, Service, Webhook
+from multimirror.admission.registration import CONFIGURATIONS, covers
 from multimirror.admission.server import REVIEWS
 from multimirror.admission.webhook import SECRETS
 from multimirror.api import (
@@ -26,14 +29,14 @@ from multimirror.api import (
     PRIORITY_LABEL,
     QUEUE_LABEL,
 )
-from multimirror.kube import ApiError, Client, Forbidden, Informer, NotFound, ServerError
+from multimirror.kube import ApiError, Client, Connection, Forbidden, Informer, NotFound, Resource, ServerError
 from tests.e2e.admission.conftest import (
-    CRON_JOBS,
     JOBS,
     NAMESPACES,
     Object,
     Server,
     a_job,
+    a_job_of,
     a_namespace,
     a_queue,
     our_object,
@@ -41,6 +44,7 @@ from tests.e2e.admission.conftest import (
     unique,
 )
 
+RBAC = Path(__file__).parents[3] / "deploy" / "admission" / "rbac.yaml"
 OURS = {"managedBy": MANAGED_BY, "suspend": True}
 
 
@@ -70,27 +74,31 @@ class Admission:
 
     client: Client
     name: str
+    at: tuple[str, str]
+    """Namespace and name of the Secret."""
     namespace: str
     queue: str
-    clock: Clock
     running: contextlib.AsyncExitStack
+    account: Client
+    """What the webhook itself speaks with."""
+    clock: Clock = field(default_factory=Clock)
     replicas: list[Replica] = field(default_factory=list)
 
     async def start(self, *, caches: bool = True) -> Replica:
-        informers = Informer(self.client, NAMESPACES), Informer(self.client, MIRROR_QUEUES)
+        informers = Informer(self.account, NAMESPACES), Informer(self.account, MIRROR_QUEUES)
         if caches:
             for informer in informers:
                 await self.running.enter_async_context(informer)
                 await informer.synced()
         server = await self.running.enter_async_context(
-            AdmissionServer(self.client, *informers, host="127.0.0.1", port=0)
+            AdmissionServer(self.account, *informers, host="127.0.0.1", port=0)
         )
         port = self.replicas[0].server.port if self.replicas else server.port
         webhook = Webhook(
-            self.client,
+            self.account,
             server,
             Registration(name=self.name, url=f"https://127.0.0.1:{port}{PATH}", timeout_seconds=20),
-            secret=(self.namespace, self.name),
+            secret=self.at,
             schedule=Schedule(
                 lifetime=timedelta(hours=3), renew_before=timedelta(hours=1), settled=timedelta(minutes=10)
             ),
@@ -112,7 +120,7 @@ class Admission:
         return await self.client.get(CONFIGURATIONS, self.name)
 
     async def secret(self) -> Object:
-        return await self.client.get(SECRETS, self.name, self.namespace)
+        return await self.client.get(SECRETS, self.at[1], self.at[0])
 
     async def until_secret(self, *, renewing: bool, unlike: Object) -> Object:
         async with asyncio.timeout(60):
@@ -122,12 +130,16 @@ class Admission:
 
 
 @contextlib.asynccontextmanager
-async def admission(server: Server, *, caches: bool = True) -> AsyncIterator[Admission]:
+async def admission(
+    server: Server, *, caches: bool = True, account: Client | None = None, **names: Any
+) -> AsyncIterator[Admission]:
     """One replica, called by the API server inside and forgotten by it outside."""
     client = server.client
-    name = unique("admission")
+    namespace, name = await a_namespace(client), unique("admission")
+    names = {"name": name, "at": (namespace, name), **names}
     async with contextlib.AsyncExitStack() as running:
-        found = Admission(client, name, await a_namespace(client), await a_queue(client), Clock(), running)
+        queue = await a_queue(client)
+        found = Admission(client, namespace=namespace, queue=queue, running=running, account=account or client, **names)
         await found.start(caches=caches)
         async with asyncio.timeout(60):
             while not await found.probe():
@@ -138,7 +150,7 @@ async def admission(server: Server, *, caches: bool = True) -> AsyncIterator[Adm
             for replica in found.replicas:  # nobody must put the configuration back
                 await replica.webhook.__aexit__(None, None, None)
             with contextlib.suppress(NotFound):
-                await client.delete(CONFIGURATIONS, name)
+                await client.delete(CONFIGURATIONS, found.name)
             async with asyncio.timeout(60):
                 while await forgotten(found):
                     await asyncio.sleep(0.02)
@@ -258,19 +270,7 @@ async def test_jobs_that_a_cron_job_makes_become_ours(server: Server, by: str) -
         if by == "label":
             template["metadata"] = {"labels": {QUEUE_LABEL: hook.queue}}
         cron = {"metadata": {"name": "nightly"}, "spec": {"schedule": "* * * * *", "jobTemplate": template}}
-        await server.client.create(CRON_JOBS, cron, namespace)
-        start = (await server.client.list(JOBS, namespace)).resource_version
-        # It is as if it had missed some runs: the newest of them is made up for at once.
-        missed = (datetime.now(UTC) - timedelta(minutes=3)).strftime("%Y-%m-%dT%H:%M:%SZ")
-        await server.client.patch(
-            CRON_JOBS, "nightly", {"status": {"lastScheduleTime": missed}}, namespace, subresource="status"
-        )
-        async with asyncio.timeout(90):
-            async for event in server.client.watch(JOBS, namespace, resource_version=start):
-                if event.type == "ADDED":
-                    job = event.object
-                    break
-        await server.client.delete(CRON_JOBS, "nightly", namespace)
+        job = await a_job_of(server.client, cron, namespace)
         assert job["metadata"]["ownerReferences"][0]["kind"] == "CronJob"
         assert job["metadata"]["labels"][QUEUE_LABEL] == hook.queue
         assert job["spec"].items() >= OURS.items()
@@ -385,13 +385,9 @@ async def test_the_registration_is_put_right_and_what_others_added_stays(server:
         changed["webhooks"][1]["clientConfig"]["caBundle"] = "eA=="
         await server.client.replace(CONFIGURATIONS, changed, field_manager="somebody")
         async with asyncio.timeout(60):
-            while without_version(found := await hook.configuration())["webhooks"] != before["webhooks"]:
+            while (found := await hook.configuration())["webhooks"] != before["webhooks"]:
                 await asyncio.sleep(0.02)
         assert found["metadata"]["annotations"] == {"theirs": "stays"}
-
-
-def without_version(thing: Object) -> Object:
-    return {key: value for key, value in thing.items() if key != "metadata"}
 
 
 async def test_a_restart_writes_nothing(server: Server) -> None:
@@ -424,3 +420,49 @@ async def test_a_queue_that_was_stored_broken_refuses_its_jobs_only(server: Serv
         error = await refusal(server.client, a_job("a", {QUEUE_LABEL: name}), hook.namespace)
         assert "cannot be used until it is put right: spec.workers: give names" in error.message
         assert await hook.probe()
+
+
+async def test_the_roles_in_deploy_are_all_that_it_needs(server: Server) -> None:
+    if server.kind == "embedded":
+        pytest.skip("the embedded API server lets every account do everything")
+    client = server.client
+    await client.create(NAMESPACES, {"metadata": {"name": "multimirror-system"}})
+    accounts = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+    await client.create(accounts, {"metadata": {"name": "multimirror"}}, "multimirror-system")
+    for role in yaml.safe_load_all(RBAC.read_text()):
+        kind = role["kind"]
+        resource = Resource("rbac.authorization.k8s.io", "v1", f"{kind.lower()}s", kind, not kind.startswith("Cluster"))
+        await client.create(resource, role)
+    asked = await client.request(
+        "POST", accounts.path("multimirror-system", "multimirror", "token"), body={"spec": {"expirationSeconds": 3600}}
+    )
+    kubeconfig = copy.deepcopy(server.kubeconfig)
+    kubeconfig["users"][0]["user"] = {"token": json.loads(asked.body)["status"]["token"]}
+    at = ("multimirror-system", "multimirror-admission")
+    async with (
+        Client(Connection.from_kubeconfig(kubeconfig)) as account,
+        admission(server, account=account, name="multimirror", at=at) as hook,
+    ):
+        await refusal(client, a_job("x", {QUEUE_LABEL: "no-such-queue"}), hook.namespace)
+        first = await hook.secret()
+        hook.clock.behind = timedelta(minutes=15)
+        hook.replicas[0].webhook.look()
+        await until_trusted(hook, await hook.until_secret(renewing=True, unlike=first))
+        for attempt in (
+            account.list(SECRETS, "multimirror-system"),
+            account.get(SECRETS, "other", "multimirror-system"),
+            account.list(JOBS),
+            account.list(CONFIGURATIONS),
+            account.delete(CONFIGURATIONS, "multimirror"),
+        ):
+            with pytest.raises(Forbidden):
+                await attempt
+
+
+async def test_a_registration_by_service_is_accepted(server: Server) -> None:
+    name = unique("by-service")
+    registration = Registration(name=name, service=Service("multimirror-system", "multimirror-admission"))
+    wanted = registration.configuration(b"")
+    made = await server.client.create(CONFIGURATIONS, wanted, dry_run=True)
+    assert covers(made["webhooks"][0]["clientConfig"]["service"], wanted["webhooks"][0]["clientConfig"]["service"])
+    assert [(each["failurePolicy"], each["timeoutSeconds"]) for each in made["webhooks"]] == [("Fail", 2), ("Fail", 2)]

@@ -1,0 +1,218 @@
+"""The admission policies in deploy/, applied to a real API server: the webhook's behaviour without a webhook.
+
+What differs is tested too: a policy cannot look a queue up, so a Job may name one that does not exist.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from clusters.background import BackgroundFleet
+from clusters.fleet import FleetOptions
+from multimirror.api import (
+    ATTEMPT_ANNOTATION,
+    CLUSTER_ANNOTATION,
+    CLUSTERS_ANNOTATION,
+    DEFAULT_QUEUE_LABEL,
+    MANAGED_BY,
+    ORIGIN_LABEL,
+    PRIORITY_LABEL,
+    QUEUE_LABEL,
+)
+from multimirror.kube import ApiError, Client, Connection, Forbidden, Resource
+from tests.e2e.admission.conftest import (
+    JOBS,
+    Object,
+    a_job,
+    a_job_of,
+    a_namespace,
+    a_queue,
+    define,
+    refusal,
+)
+
+pytestmark = [
+    pytest.mark.cluster_kind("local"),
+    pytest.mark.timeout(300),
+    pytest.mark.xdist_group("admission-policies"),
+    pytest.mark.asyncio(loop_scope="module"),
+]
+
+POLICIES = Path(__file__).parents[3] / "deploy" / "admission" / "policies.yaml"
+OURS = {"managedBy": MANAGED_BY, "suspend": True}
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Iterator[BackgroundFleet]:
+    """A control plane of their own: where policies act, the webhook has nothing left to do."""
+    with BackgroundFleet("local", FleetOptions(workers=0, nodes=False)) as fleet:
+        yield fleet
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def client(fleet: BackgroundFleet) -> AsyncIterator[Client]:
+    async with Client(Connection.from_kubeconfig(fleet.management.kubeconfig)) as client:
+        await define(client)
+        for policy in yaml.safe_load_all(POLICIES.read_text()):
+            group, version = policy["apiVersion"].split("/")
+            kind = policy["kind"]
+            plural = f"{kind.lower()[:-1]}ies" if kind.endswith("Policy") else f"{kind.lower()}s"
+            await client.create(Resource(group, version, plural, kind, namespaced=False), policy)
+        await until_all_act(client)
+        yield client
+
+
+async def until_all_act(client: Client) -> None:
+    """The API server compiles policies, and learns of new kinds of parameters, some time after they were written."""
+    namespace = await a_namespace(client)
+    foreign = await a_queue(client, namespaceSelector={"matchLabels": {"nobody": "has"}})
+    defaulted = await a_namespace(client, **{DEFAULT_QUEUE_LABEL: await a_queue(client)})
+    async with asyncio.timeout(120):
+        while not (
+            await acts(client, a_job("a", {QUEUE_LABEL: "x"}), namespace)
+            and await acts(client, a_job("a"), defaulted)
+            and await acts(client, a_job("a", {QUEUE_LABEL: ""}), namespace) is None
+            and await acts(client, a_job("a", {QUEUE_LABEL: foreign}), namespace) is None
+        ):
+            await asyncio.sleep(0.1)
+
+
+async def acts(client: Client, job: Object, namespace: str) -> bool | None:
+    """Whether a Job becomes ours; None if it is refused."""
+    try:
+        made = await client.create(JOBS, job, namespace, dry_run=True)
+    except ApiError:
+        return None
+    return "managedBy" in made["spec"]
+
+
+async def test_a_job_that_names_a_queue_becomes_ours(client: Client) -> None:
+    namespace, queue = await a_namespace(client), await a_queue(client)
+    job = a_job("train", {QUEUE_LABEL: queue, PRIORITY_LABEL: "5"})
+    job["metadata"]["annotations"] = {
+        CLUSTER_ANNOTATION: "elsewhere",
+        ATTEMPT_ANNOTATION: "2",
+        CLUSTERS_ANNOTATION: "east, west-2.example.com",
+    }
+    made = await client.create(JOBS, job, namespace)
+    assert made["spec"].items() >= OURS.items()
+    assert made["metadata"]["annotations"] == {CLUSTERS_ANNOTATION: "east, west-2.example.com"}
+    dry = await client.create(JOBS, a_job("dry", {QUEUE_LABEL: queue}), namespace, dry_run=True)
+    assert dry["spec"].items() >= OURS.items()
+
+
+async def test_a_job_that_names_us_and_is_suspended_already_stays_as_it_is(client: Client) -> None:
+    namespace, queue = await a_namespace(client), await a_queue(client)
+    made = await client.create(JOBS, a_job("j", {QUEUE_LABEL: queue}, **OURS), namespace)
+    assert made["spec"].items() >= OURS.items()
+
+
+async def test_a_job_in_a_namespace_with_a_default_queue_becomes_ours_and_says_so(client: Client) -> None:
+    queue = await a_queue(client)
+    namespace = await a_namespace(client, **{DEFAULT_QUEUE_LABEL: queue})
+    for name, labels in (("bare", None), ("labelled", {"app": "x"})):
+        made = await client.create(JOBS, a_job(name, labels), namespace)
+        assert made["metadata"]["labels"].items() >= {QUEUE_LABEL: queue, **(labels or {})}.items()
+        assert made["spec"].items() >= OURS.items()
+    bare = a_job("no-labels-at-all")
+    del bare["metadata"]["labels"]
+    assert (await client.create(JOBS, bare, namespace))["metadata"]["labels"][QUEUE_LABEL] == queue
+
+
+async def test_every_other_job_is_left_alone(client: Client) -> None:
+    plain = await client.create(JOBS, a_job("plain", {"app": "x"}), await a_namespace(client))
+    assert plain["spec"].get("managedBy") is None
+    assert plain["spec"]["suspend"] is False
+    namespace = await a_namespace(client, **{DEFAULT_QUEUE_LABEL: await a_queue(client)})
+    part = a_job("part")
+    owner = {"apiVersion": "jobset.x-k8s.io/v1", "kind": "JobSet", "name": "s", "uid": "u", "controller": True}
+    part["metadata"]["ownerReferences"] = [owner]
+    left = [
+        await client.create(JOBS, a_job("copy", {ORIGIN_LABEL: "x"}), namespace),
+        await client.create(JOBS, a_job("other", managedBy="example.com/other"), namespace),
+        await client.create(JOBS, a_job("out", managedBy="kubernetes.io/job-controller"), namespace),
+        await client.create(JOBS, part, namespace),
+    ]
+    managers = [job["spec"].get("managedBy") for job in left]
+    assert managers == [None, "example.com/other", "kubernetes.io/job-controller", None]
+    assert not any(QUEUE_LABEL in job["metadata"].get("labels", {}) for job in left)
+    empty = await a_namespace(client, **{DEFAULT_QUEUE_LABEL: ""})
+    assert (await client.create(JOBS, a_job("j"), empty))["spec"].get("managedBy") is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "manager", "message"),
+    [
+        pytest.param({QUEUE_LABEL: ""}, {}, None, "the label multimirror.dev/queue is empty", id="an empty label"),
+        pytest.param({}, {}, "x/y", "Jobs in a queue are managed by multimirror.dev/dispatcher", id="two managers"),
+        pytest.param({ORIGIN_LABEL: "x"}, {}, None, "kept for copies", id="dressed up as a copy"),
+        pytest.param({PRIORITY_LABEL: "high"}, {}, None, "must be a whole number", id="a priority that is no number"),
+        pytest.param({PRIORITY_LABEL: "1234567890"}, {}, None, "must be a whole number", id="too large a priority"),
+        pytest.param({}, {CLUSTERS_ANNOTATION: "a,,b"}, None, "separated by commas", id="a hole in the clusters"),
+        pytest.param({}, {CLUSTERS_ANNOTATION: "A"}, None, "separated by commas", id="a name that is none"),
+    ],
+)
+async def test_refusals_are_told_in_words(
+    client: Client, labels: dict[str, str], annotations: dict[str, str], manager: str | None, message: str
+) -> None:
+    queue = await a_queue(client)
+    job = a_job("bad", {QUEUE_LABEL: queue, **labels}, **({"managedBy": manager} if manager else {}))
+    job["metadata"]["annotations"] = annotations
+    error = await refusal(client, job, await a_namespace(client))
+    assert isinstance(error, Forbidden)
+    assert message in error.message
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "allowed"),
+    [
+        ({}, {}, True),
+        ({"matchLabels": {"team": "a"}}, {"team": "a"}, True),
+        ({"matchLabels": {"team": "a"}}, {"team": "b"}, False),
+        ({"matchLabels": {"team": "a"}}, {}, False),
+        ({"matchExpressions": [{"key": "team", "operator": "In", "values": ["a", "b"]}]}, {"team": "b"}, True),
+        ({"matchExpressions": [{"key": "team", "operator": "In", "values": ["a", "b"]}]}, {"team": "c"}, False),
+        ({"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["a"]}]}, {}, True),
+        ({"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["a"]}]}, {"team": "a"}, False),
+        ({"matchExpressions": [{"key": "team", "operator": "Exists"}]}, {"team": "x"}, True),
+        ({"matchExpressions": [{"key": "team", "operator": "Exists"}]}, {}, False),
+        ({"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}, {}, True),
+        ({"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}, {"team": "x"}, False),
+        (
+            {"matchLabels": {"team": "a"}, "matchExpressions": [{"key": "gpu", "operator": "Exists"}]},
+            {"team": "a"},
+            False,
+        ),
+    ],
+)
+async def test_a_queue_may_be_used_from_the_namespaces_that_it_selects(
+    client: Client, selector: Object, labels: dict[str, str], allowed: bool
+) -> None:
+    namespace, queue = await a_namespace(client, **labels), await a_queue(client, namespaceSelector=selector)
+    job = a_job("j", {QUEUE_LABEL: queue})
+    if allowed:
+        assert (await client.create(JOBS, job, namespace))["spec"].items() >= OURS.items()
+        return
+    async with asyncio.timeout(60):  # the policy hears of a new queue a moment after it was made
+        while await acts(client, job, namespace) is not None:
+            await asyncio.sleep(0.05)
+    error = await refusal(client, job, namespace)
+    assert f"MirrorQueue '{queue}' may not be used from namespace '{namespace}'" in error.message
+
+
+async def test_unlike_the_webhook_a_policy_cannot_see_that_a_queue_does_not_exist(client: Client) -> None:
+    made = await client.create(JOBS, a_job("j", {QUEUE_LABEL: "no-such-queue"}), await a_namespace(client))
+    assert made["spec"].items() >= OURS.items(), "it waits, suspended; the dispatcher says why"
+
+
+async def test_jobs_that_a_cron_job_makes_become_ours(client: Client) -> None:
+    namespace, queue = await a_namespace(client), await a_queue(client)
+    template = {"metadata": {"labels": {QUEUE_LABEL: queue}}, "spec": a_job("x")["spec"]}
+    cron = {"metadata": {"name": "nightly"}, "spec": {"schedule": "* * * * *", "jobTemplate": template}}
+    job = await a_job_of(client, cron, namespace)
+    assert job["metadata"]["ownerReferences"][0]["kind"] == "CronJob"
+    assert job["spec"].items() >= OURS.items()
