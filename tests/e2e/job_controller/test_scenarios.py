@@ -379,6 +379,7 @@ async def test_a_pod_whose_labels_change_is_let_go(world: World) -> None:
             return not now["metadata"].get("ownerReferences") and not now["metadata"].get("finalizers")
 
         await world.until(released)
+        await world.until(lambda: len(world.pods()) == 2)
         await world.running(1)
     assert len(world.pods()) == 2
 
