@@ -3,6 +3,7 @@
 # make fmt    format the code
 # make binaries  real control planes for the tests: downloaded, or built with Go; cached
 # make manifests  what is generated in deploy/: CustomResourceDefinitions, admission policies
+# make soak   a day in a minute: caches whose watches expire all the time
 # make bench  the promises about speed, measured
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check fmt bench binaries manifests clean
+.PHONY: help venv test check fmt soak bench binaries manifests clean
 
 help:
 	@sed -n 's/^# //p' $(firstword $(MAKEFILE_LIST))
@@ -45,6 +46,9 @@ fmt: $(STAMP)
 manifests: $(STAMP)
 	$(BIN)/python -m multimirror.api deploy/crds
 	$(BIN)/python -m multimirror.admission deploy/admission/policies.yaml
+
+soak: $(STAMP)
+	MULTIMIRROR_SOAK_SECONDS=60 $(BIN)/pytest tests/soak -rA --timeout 300
 
 bench: $(STAMP)
 	$(BIN)/python -m bench

@@ -209,7 +209,7 @@ class Informer:
                 field_selector=self._field_selector,
                 timeout=max(60.0, self.client.timeout),
             )
-            self._replace({key_of(item): item for item in found.items}, found.resource_version)
+            self._replace({key_of(item): self._trim(item) for item in found.items}, found.resource_version)
         async with aclosing(self._batches()) as batches:
             async for batch in batches:
                 self._hear()
@@ -230,7 +230,7 @@ class Informer:
                         elif event.ends_initial_events:
                             self._replace(incoming, event.object["metadata"]["resourceVersion"])
                         else:
-                            _collect(incoming, event)
+                            self._collect(incoming, event)
                     if self.resource_version is not None:
                         self._hear()
         except (BadRequest, Invalid, TimedOut) as error:
@@ -240,6 +240,13 @@ class Informer:
             self._streaming = False
             self._log.debug("the server has no streaming lists")
         return self.resource_version is not None
+
+    def _collect(self, incoming: dict[str, Object], event: WatchEvent) -> None:
+        """One event of a list that is being streamed; trimmed at once, so that the next one can use the memory."""
+        if event.type == "DELETED":
+            incoming.pop(key_of(event.object), None)
+        elif event.type != "BOOKMARK":
+            incoming[key_of(event.object)] = self._trim(event.object)
 
     def _batches(self) -> AsyncGenerator[Sequence[WatchEvent], None]:
         params = watch_params(
@@ -262,6 +269,8 @@ class Informer:
             self.error = None
 
     def _complain(self, error: ApiError) -> None:
+        if self._opened is not None and not self._backoff.attempts:
+            return  # a watch that worked and broke, once, is nothing to talk about
         if self.error is None or type(self.error) is not type(error) or self.error.message != error.message:
             self._log.warning("cannot follow the server; will keep trying", error=str(error))
         self.error = error
@@ -280,7 +289,7 @@ class Informer:
                 self._put(key, old, self._trim(obj))
 
     def _replace(self, incoming: dict[str, Object], version: str) -> None:
-        """A whole list, onto the cache: what is new, what changed, and what went away unseen."""
+        """A whole list (trimmed), onto the cache: what is new, what changed, and what went away unseen."""
         metrics.RELISTS.labels(*self._labels).inc()
         initial = not self.has_synced
         self.resource_version = version  # before the handlers are told, who may ask how far we are
@@ -290,7 +299,7 @@ class Informer:
         for key, obj in incoming.items():
             old = objects.get(key)
             if old is None or old["metadata"]["resourceVersion"] != obj["metadata"]["resourceVersion"]:
-                self._put(key, old, self._trim(obj), initial=initial)
+                self._put(key, old, obj, initial=initial)
         self._synced.set()
 
     def _put(self, key: str, old: Object | None, obj: Object, *, initial: bool = False) -> None:
@@ -316,14 +325,6 @@ class Informer:
             handler(change)
         except Exception:  # noqa: BLE001 - one user's fault must not end the cache of all the others
             self._log.exception("a handler failed", key=change.key)
-
-
-def _collect(incoming: dict[str, Object], event: WatchEvent) -> None:
-    """One event of a list that is being streamed."""
-    if event.type == "DELETED":
-        incoming.pop(key_of(event.object), None)
-    elif event.type != "BOOKMARK":
-        incoming[key_of(event.object)] = event.object
 
 
 def _forgotten(error: ApiError) -> bool:

@@ -38,6 +38,7 @@ class Wire:
         self.reader = reader
         self.writer = writer
         self.closed = False
+        self.over = False
 
     async def send(self, data: bytes) -> None:
         self.writer.write(data)
@@ -226,6 +227,13 @@ class Things:
         self.compacted = self.version
         self.history.clear()
 
+    async def end_watches(self) -> None:
+        """As a server does when a watch's time is over."""
+        for wire in tuple(self.watches):
+            wire.over = True
+        async with self.changed:
+            self.changed.notify_all()
+
     def break_watches(self) -> None:
         for wire in tuple(self.watches):
             wire.reset()
@@ -276,18 +284,20 @@ class Things:
                     await wire.event("ADDED", obj)
                 mark = {"resourceVersion": str(at), "annotations": {"k8s.io/initial-events-end": "true"}}
                 await wire.event("BOOKMARK", {"kind": "Thing", "metadata": mark})
-            while not wire.closed and at >= self.compacted:
+            while not wire.closed and not wire.over and at >= self.compacted:
                 for version, kind, obj in tuple(self.history):
                     if version > at:
                         await wire.event(kind, obj)
                         at = version
                 async with self.changed:
-                    await self.changed.wait_for(functools.partial(self._speaks_of, at))
+                    await self.changed.wait_for(functools.partial(self._wakes, wire, at))
             if not wire.closed:
-                await wire.event("ERROR", status(410, "Expired", "too old resource version"))
+                if not wire.over:
+                    await wire.event("ERROR", status(410, "Expired", "too old resource version"))
+                wire.over = False
                 await wire.end_chunks()
         finally:
             self.watches.discard(wire)
 
-    def _speaks_of(self, at: int) -> bool:
-        return not self.deaf and self.version > at
+    def _wakes(self, wire: Wire, at: int) -> bool:
+        return wire.over or wire.closed or (not self.deaf and self.version > at)
