@@ -92,7 +92,12 @@ def _locked(file: IO[str]) -> bool:
 async def up(arguments: argparse.Namespace) -> None:
     """Bring a fleet up and keep it until told to stop."""
     place = Place(arguments.directory)
-    options = FleetOptions(workers=arguments.workers, nodes=arguments.nodes, data_dir=arguments.data_dir)
+    options = FleetOptions(
+        workers=arguments.workers,
+        nodes=arguments.nodes,
+        job_controller=arguments.job_controller,
+        data_dir=arguments.data_dir,
+    )
     with place.held():
         started = time.monotonic()
         stop = _stop_signal()
@@ -140,6 +145,7 @@ def _announce(fleet: Fleet, place: Place, arguments: argparse.Namespace, seconds
     print("\nTry:\n")
     print(f"  kubectl --kubeconfig {rows[0]['kubeconfig']} get nodes")
     print(f"  kubectl --kubeconfig {rows[-1]['kubeconfig']} create job hello --image=busybox -- echo hello")
+    print(f"  kubectl --kubeconfig {rows[-1]['kubeconfig']} wait --for=condition=complete job/hello")
     print(f"  kubectl --kubeconfig {rows[-1]['kubeconfig']} get jobs,pods")
     print("\nCtrl-C stops it.", flush=True)
 
@@ -252,6 +258,12 @@ def parser() -> argparse.ArgumentParser:
                 action=argparse.BooleanOptionalAction,
                 default=True,
                 help="simulated nodes run the pods (default: yes; kind has real ones)",
+            )
+            command.add_argument(
+                "--job-controller",
+                action=argparse.BooleanOptionalAction,
+                default=True,
+                help="our Job controller runs embedded clusters' Jobs (default: yes; others have Kubernetes' own)",
             )
     return main
 

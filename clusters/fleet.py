@@ -47,6 +47,8 @@ class FleetOptions:
     """Simulated nodes take the pods of every cluster through their life (where no kubelets do)."""
     node_options: "NodeOptions | None" = None
     """What the simulated nodes are like."""
+    job_controller: bool = False
+    """Our own Job controller runs the Jobs of every cluster that has no other (embedded ones)."""
     data_dir: Path | None = None
     """Where state is kept and found again; without it nothing outlives the fleet."""
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
@@ -59,12 +61,14 @@ class Fleet(abc.ABC):
     workers: dict[str, Cluster]
     has_kubelets: ClassVar[bool] = False
     """Pods run by themselves: nothing is simulated."""
+    has_job_controller: ClassVar[bool] = True
+    """Kubernetes' own runs in every cluster."""
 
     def __init__(self, options: FleetOptions) -> None:
         self.options = options
         self.nodes: dict[str, SimulatedNodes] = {}
         """The simulated nodes, by cluster."""
-        self._nodes = contextlib.AsyncExitStack()
+        self._helpers = contextlib.AsyncExitStack()
 
     @abc.abstractmethod
     async def start(self) -> None:
@@ -82,6 +86,7 @@ class Fleet(abc.ABC):
         try:
             await self.start()
             await self._start_nodes()
+            await self._start_job_controllers()
         except BaseException:
             await self._leave()
             raise
@@ -107,11 +112,22 @@ class Fleet(abc.ABC):
         options = self.node_options()
         for cluster in self.clusters():
             nodes = SimulatedNodes(Connection.from_kubeconfig(cluster.kubeconfig, name=cluster.name), options)
-            self.nodes[cluster.name] = await self._nodes.enter_async_context(nodes)
+            self.nodes[cluster.name] = await self._helpers.enter_async_context(nodes)
+
+    async def _start_job_controllers(self) -> None:
+        if not self.options.job_controller or self.has_job_controller:
+            return
+        from builtin_controller import JobController  # noqa: PLC0415 - most fleets do not need it
+        from multimirror.kube import Client, Connection  # noqa: PLC0415 - nor this
+
+        for cluster in self.clusters():
+            connection = Connection.from_kubeconfig(cluster.kubeconfig, name=cluster.name)
+            client = await self._helpers.enter_async_context(Client(connection, user_agent="job-controller"))
+            await self._helpers.enter_async_context(JobController(client))
 
     async def _leave(self) -> None:
         try:
-            await self._nodes.aclose()
+            await self._helpers.aclose()
         finally:
             self.nodes.clear()
             await self.stop()

@@ -77,7 +77,7 @@ def _open(request: pytest.FixtureRequest, wishes: dict[str, Any]) -> BackgroundF
 
     kind = wishes.pop("kind", None) or request.config.getoption("--fleet-kind")
     try:
-        options = FleetOptions(**wishes)
+        options = FleetOptions(**{"job_controller": True, **wishes})
     except TypeError as error:
         raise pytest.UsageError(f"the marker `fleet` of {request.node.nodeid}: {error}") from error
     reason = unavailable(kind)

@@ -34,6 +34,7 @@ class EmbeddedFleet(Fleet):
 
     management: EmbeddedCluster
     workers: dict[str, EmbeddedCluster]  # type: ignore[assignment]  # a dict is invariant; nobody puts other kinds in
+    has_job_controller = False
 
     def __init__(self, options: FleetOptions | None = None) -> None:
         options = options or EmbeddedOptions()

@@ -22,7 +22,7 @@ def test_the_documented_example_works_as_written(tmp_path: Path) -> None:
     [code] = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     done = run(tmp_path, code)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "4 passed" in done.stdout
+    assert "5 passed" in done.stdout
 
 
 def test_a_wish_that_no_fleet_understands_is_refused_by_name(tmp_path: Path) -> None:
