@@ -81,7 +81,7 @@ class Pods:
         self._known: dict[str, _Known] = {}
         self._tries = Tries()
         self._addresses = 0
-        self.informer = Informer(client, PODS)
+        self.informer = Informer(client, PODS, trim=_trim)
         self.informer.add_handler(self._changed)
         self.controller = Controller("simulated-node", self._reconcile, concurrency=rules.concurrency)
 
@@ -122,7 +122,12 @@ class Pods:
                 known.memory.run.kill(self._clock())
             return
         self._settle(key, change.new)
-        if self._is_ours(change.new) and not self._is_echo(key, change.new):
+        if not self._is_ours(change.new):
+            return
+        echo = self._is_echo(key, change.new)
+        if change.initial and change.new["status"].get("phase") != "Pending":
+            self._remembered(key, change.new)  # tries that were made count before any new one is started
+        if not echo:
             self.controller.queue.add(key)
 
     def _is_echo(self, key: str, pod: Object) -> bool:
@@ -130,7 +135,10 @@ class Pods:
         known = self._known.get(key)
         if known is None or known.uid != pod["metadata"]["uid"]:
             return False
-        return not is_older(known.latest["metadata"]["resourceVersion"], pod["metadata"]["resourceVersion"])
+        ours, theirs = known.latest["metadata"]["resourceVersion"], pod["metadata"]["resourceVersion"]
+        if ours == theirs:
+            known.latest = pod  # one copy is enough
+        return not is_older(ours, theirs)
 
     def _settle(self, key: str, pod: Object) -> None:
         """Keep count of who is where."""
@@ -154,6 +162,8 @@ class Pods:
         known = self._remembered(key, pod)
         if is_older(pod["metadata"]["resourceVersion"], known.latest["metadata"]["resourceVersion"]):
             pod = known.latest
+        else:
+            known.latest = pod
         try:
             return await self._live(key, known, pod)
         except (NotFound, Conflict) as error:
@@ -309,3 +319,25 @@ class Pods:
     async def _remove(self, pod: Object) -> None:
         meta = pod["metadata"]
         await self._client.delete(PODS, meta["name"], meta["namespace"], uid=meta["uid"], grace_period=0)
+
+
+_KEPT: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "annotations",
+    "ownerReferences",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+
+
+def _trim(pod: Object) -> Object:
+    """What the node needs of a pod; of one that is over, hardly anything."""
+    phase = pod.setdefault("status", {}).get("phase")
+    meta = {key: value for key, value in pod["metadata"].items() if key in _KEPT}
+    if phase not in life.TERMINAL:
+        return {**pod, "metadata": meta}
+    return {"metadata": meta, "spec": {"nodeName": pod["spec"].get("nodeName", "")}, "status": {"phase": phase}}

@@ -177,7 +177,7 @@ def disrupted(reason: str, message: str, now: float) -> Json:
 
 def restart_count(pod: Json) -> int:
     """How often its containers were started again, at most."""
-    return max((_restarts(pod, spec) for spec in pod["spec"]["containers"]), default=0)
+    return max((_restarts(pod, spec) for spec in pod["spec"].get("containers", ())), default=0)
 
 
 def is_to_restart(pod: Json, run: Run) -> bool:
