@@ -127,11 +127,27 @@ async def test_all_namespaces_are_listed_at_once(api: Api) -> None:
     ]
 
 
+def opened(token: str) -> Object:
+    """What is in a token. Clients must not look, but tools that do exist, so it is of the same make everywhere."""
+    inside: Object = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    return inside
+
+
 async def test_the_token_of_a_page_names_the_version_it_continues(api: Api) -> None:
-    """Clients must not look inside, but tools that decode it exist; ours has the same make."""
     await fill(api, 2)
     first = (await api.get(api.at("configmaps"), limit=1)).ok()
-    token = first["metadata"]["continue"]
-    inside = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+    inside = opened(first["metadata"]["continue"])
     assert inside["v"] == "meta.k8s.io/v1"
     assert str(inside["rv"]) == first["metadata"]["resourceVersion"]
+
+
+async def test_a_token_without_a_version_goes_on_with_what_is_there_now(api: Api) -> None:
+    """It is what a server hands out together with the news that a token has expired."""
+    await fill(api, 3)
+    selector = f"set={SET}"
+    first = (await api.get(api.at("configmaps"), limit=1, labelSelector=selector)).ok()
+    await api.made("configmaps", configmap("m0b", labels={"set": SET}))
+    late = json.dumps({**opened(first["metadata"]["continue"]), "rv": -1}, separators=(",", ":"))
+    token = base64.urlsafe_b64encode(late.encode()).rstrip(b"=").decode()
+    rest = (await api.get(api.at("configmaps"), **{"continue": token, "labelSelector": selector})).ok()
+    assert names(rest) == ["m0b", "m1", "m2"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.objects import configmap, job, lease, pod, widgets
+from tests.contract.objects import configmap, job, pod, widgets
 from tests.contract.wire import Api
 
 
@@ -144,24 +144,21 @@ async def test_a_match_needs_the_initial_state_to_be_asked_for(api: Api) -> None
     assert {cause["field"] for cause in status["details"]["causes"]} == {"resourceVersionMatch"}
 
 
-async def test_bookmarks_come_only_when_asked_for(api: Api) -> None:
-    start = await version_of(api, "leases")
-    await api.made("leases", lease("a"))
-    async with api.watch(api.at("leases"), resourceVersion=start, timeoutSeconds=3) as stream:
-        assert [event["type"] for event in await stream.rest()] == ["ADDED"]
-
-
-async def test_a_watch_that_asked_gets_a_bookmark_before_it_ends(api: Api) -> None:
+async def test_a_watch_is_told_how_far_it_has_come_if_it_asked(api: Api) -> None:
     start = await version_of(api, "jobs")
-    asked: dict[str, Any] = {"allowWatchBookmarks": "true", "timeoutSeconds": 4, "labelSelector": "never=there"}
-    async with api.watch(api.at("jobs"), resourceVersion=start, **asked) as stream:
+    params: dict[str, Any] = {"resourceVersion": start, "labelSelector": "never=there", "timeoutSeconds": 4}
+    async with (
+        api.watch(api.at("jobs"), allowWatchBookmarks="true", **params) as asked,
+        api.watch(api.at("jobs"), **params) as silent,
+    ):
         unseen = await api.made("jobs", job("unseen"))
-        events = await stream.rest()
+        events, nothing = await asyncio.gather(asked.rest(), silent.rest())
+    assert nothing == []
     assert {event["type"] for event in events} == {"BOOKMARK"}
-    marks = [event["object"] for event in events if event["type"] == "BOOKMARK"]
-    assert marks[-1]["kind"] == "Job"
-    assert marks[-1]["metadata"].keys() == {"resourceVersion"}
-    assert int(marks[-1]["metadata"]["resourceVersion"]) >= int(unseen["metadata"]["resourceVersion"])
+    mark = events[-1]["object"]
+    assert mark["kind"] == "Job"
+    assert mark["metadata"].keys() == {"resourceVersion"}
+    assert int(mark["metadata"]["resourceVersion"]) >= int(unseen["metadata"]["resourceVersion"])
 
 
 async def test_two_watches_see_the_same_events(api: Api) -> None:
