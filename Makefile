@@ -1,3 +1,5 @@
+# make demo   a fleet on this machine, a few dozen Jobs on it, and a worker that is cut off; under a minute
+# make fleet  the same fleet to play with, until Ctrl-C
 # make test   every check and every test, in a virtual environment made on the way
 # make check  linters, types and the direction of imports
 # make fmt    format the code
@@ -13,6 +15,7 @@ STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
 .PHONY: help venv test check fmt soak bench binaries manifests clean
+.PHONY: help venv demo fleet test check fmt bench binaries manifests clean
 
 help:
 	@sed -n 's/^# //p' $(firstword $(MAKEFILE_LIST))
@@ -38,6 +41,12 @@ test: check
 
 binaries: $(STAMP)
 	$(BIN)/python -m clusters.local install
+
+demo: $(STAMP)
+	$(BIN)/multimirror demo
+
+fleet: $(STAMP)
+	$(BIN)/python -m clusters up
 
 fmt: $(STAMP)
 	$(BIN)/ruff format .

@@ -1,12 +1,14 @@
 """The command line: what to do, and the flags for it. `multimirror run --help` lists them."""
 
 import argparse
+import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import prometheus_client
 
+from clusters.fleet import FleetError
 from multimirror.api import MANAGED_BY
 from multimirror.cli.running import Settings, serve
 from multimirror.dispatch import DispatcherOptions
@@ -17,6 +19,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """0 after a regular end, 1 when leadership was lost (start again), 2 when it could not start."""
     parser = _parser()
     given = parser.parse_args(arguments)
+    if given.command == "demo":
+        return _demo(given)
     try:
         settings = _settings(given)
     except ValueError as error:
@@ -31,6 +35,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"multimirror: {error}", file=sys.stderr)  # noqa: T201 - a command tells why it does not start
         return 2
     return 0
+
+
+def _demo(given: argparse.Namespace) -> int:
+    from multimirror.cli.demo import demo  # noqa: PLC0415 - the controller in its pod needs no fleets
+
+    try:
+        return asyncio.run(demo(given.fleet, given.workers, keep=given.keep))
+    except (FleetError, KubeError, OSError) as error:
+        print(f"multimirror: {error}", file=sys.stderr)  # noqa: T201 - a command tells why it does not start
+        return 2
+    except KeyboardInterrupt:
+        return 0
 
 
 def _settings(given: argparse.Namespace) -> Settings:
@@ -78,6 +94,18 @@ def _parser() -> argparse.ArgumentParser:
     runs.add_argument("--health-address", default=":8080", help="where /healthz, /readyz and /metrics are")
     runs.add_argument("--log-format", choices=("json", "text"), default="json")
     runs.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
+    shows = commands.add_parser(
+        "demo",
+        help="a fleet on this machine, and a few dozen Jobs on it",
+        description="Brings up a management cluster and workers on this machine, lets a few dozen Jobs run, cuts a "
+        "worker off on the way, and counts what became of them. Takes less than a minute.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    shows.add_argument(
+        "--fleet", choices=("embedded", "local"), default="embedded", help="what the clusters are made of"
+    )
+    shows.add_argument("--workers", type=_positive, default=3, help="how many worker clusters")
+    shows.add_argument("--keep", action="store_true", help="leave the fleet up until Ctrl-C, to look around in it")
     return parser
 
 
