@@ -140,7 +140,7 @@ def _announce(fleet: Fleet, place: Place, arguments: argparse.Namespace, seconds
     if arguments.output != "table":
         _print(state, rows, arguments.output)
         return
-    print(f"{len(rows)} {arguments.kind} clusters up in {seconds:.1f} s\n")
+    print(f"{_counted(rows, arguments.kind)} up in {seconds:.1f} s\n")
     _print(state, rows, "table")
     print("\nTry:\n")
     print(f"  kubectl --kubeconfig {rows[0]['kubeconfig']} get nodes")
@@ -169,7 +169,7 @@ async def down(arguments: argparse.Namespace) -> None:
         raise FleetError(
             f"process {state['pid']} did not stop within {_STOP_SECONDS:g} s: look at its output, then kill it"
         ) from None
-    print(f"{len(state['clusters'])} {state['kind']} clusters stopped")
+    print(f"{_counted(state['clusters'], state['kind'])} stopped")
 
 
 async def status(arguments: argparse.Namespace) -> None:
@@ -207,6 +207,10 @@ def _print(whole: dict[str, Any], rows: Sequence[dict[str, Any]], output: str) -
         widths = [max(len(line[column]) for line in table) for column in range(len(titles))]
         for line in table:
             print("   ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def _counted(clusters: Sequence[object], kind: str) -> str:
+    return f"{len(clusters)} {kind} cluster{'' if len(clusters) == 1 else 's'}"
 
 
 def _cell(value: object) -> str:

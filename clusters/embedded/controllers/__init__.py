@@ -30,6 +30,7 @@ class Controllers:
         self._server = server
         self._stack = contextlib.AsyncExitStack()
         self._timed: list[CronJobController | TtlController] = []
+        self._controllers: list[Controller] = []
 
     async def __aenter__(self) -> Self:
         door = Door(self._server)
@@ -42,7 +43,8 @@ class Controllers:
         self._timed = [ttl, cronjobs]
         for each in everyone:
             each.start()
-        running = asyncio.create_task(_run([each.controller for each in everyone]), name="embedded controllers")
+        self._controllers = [each.controller for each in everyone]
+        running = asyncio.create_task(_run(self._controllers), name="embedded controllers")
         self._stack.push_async_callback(_cancelled, running)
         return self
 
@@ -50,6 +52,11 @@ class Controllers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._stack.aclose()
+
+    async def idle(self) -> None:
+        """Wait until nothing is left to do but what waits for its time."""
+        for controller in self._controllers:
+            await controller.queue.idle()
 
     def clock_moved(self) -> None:
         """Somebody changed the time: look again at everything that waits for it."""

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from clusters.nodes import behaviour, life, status
 from clusters.nodes.runs import SimulatedRun, resumed
@@ -275,3 +277,59 @@ def test_a_node_that_forgot_everything_goes_on_from_the_status() -> None:
     pod.memory = life.Memory(noticed=pod.now, run=resumed(pod.pod, pod.behaviour, 0, pod.now))
     pod.live()
     assert pod.writes == [(0, "Running"), (10, "Succeeded")]
+
+
+SECONDS = st.sampled_from(["0", "500ms", "3s", "20s"])
+ANNOTATIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "duration": SECONDS,
+        "exit_code": st.sampled_from(["0", "1", "main=2", "helper=3", "setup=4"]),
+        "fail_first": st.sampled_from(["0", "1", "3"]),
+        "never_finish": st.just("true"),
+        "start_after": SECONDS,
+        "ready_after": SECONDS,
+        "ignore_sigterm": SECONDS,
+        "sigterm_exit_code": st.sampled_from(["0", "9"]),
+        "evict": st.just("true"),
+    },
+)
+
+
+@given(
+    annotations=ANNOTATIONS,
+    policy=st.sampled_from(["Never", "OnFailure", "Always"]),
+    inits=st.sampled_from([(), ("setup",)]),
+    deadline=st.sampled_from([None, 5]),
+    deleted_after=st.floats(0, 60),
+    grace=st.sampled_from([1, 10]),
+)
+def test_whatever_it_does_a_deleted_pod_ends_once_and_in_time(
+    *,
+    annotations: dict[str, str],
+    policy: str,
+    inits: tuple[str, ...],
+    deadline: int | None,
+    deleted_after: float,
+    grace: int,
+) -> None:
+    spec = {"activeDeadlineSeconds": deadline} if deadline else {}
+    pod = Life(a_pod("main", "helper", policy=policy, inits=inits, spec=spec, **annotations))
+    restarts = []
+
+    def watched(patch: Json) -> None:
+        Life.write(pod, patch)
+        restarts.append(status.restart_count(pod.pod))
+
+    pod.write = watched  # type: ignore[method-assign]
+    pod.live(deleted_after)
+    was_over = pod.pod["status"]["phase"] in life.TERMINAL
+    pod.now = T0 + deleted_after
+    pod.delete(0 if was_over else grace).live()
+    phases = [phase for _, phase in pod.writes]
+    assert phases[-1] in life.TERMINAL
+    assert not set(phases[:-1]) & set(life.TERMINAL), "it ends once"
+    assert was_over or pod.steps[-1] == life.Remove()
+    assert pod.writes[-1][0] <= deleted_after + grace + 1e-6, "no longer than its grace"
+    assert restarts == sorted(restarts), "restarts are never taken back"
+    assert len(pod.writes) <= 3 + 3 * max(restarts), "few writes"
