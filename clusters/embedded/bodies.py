@@ -71,6 +71,17 @@ def parse_body(request: Request, shape: Shape | None = None) -> Object:
     return body
 
 
+def parse_shaped(request: Request, shape: Struct) -> Object:
+    """A body that is no stored object, such as options or a review, held to its shape."""
+    name = shape.name.rpartition(".")[2]
+    body = parse_body(request, shape)
+    try:
+        kept: Object = clean(body, shape, Findings(fill=False))
+    except MismatchError as error:
+        raise errors.bad_request(f"the body cannot be handled as a {name}: {error}") from error
+    return kept
+
+
 def check_duplicates(request: Request, obj: Object, kind: Kind, warnings: list[str]) -> None:
     """Fields that a JSON body has twice; the last one counts, and the client is told as it asks to be.
 
@@ -116,8 +127,9 @@ def check_type(obj: Object, kind: Kind) -> None:
             f"({kind.api_version})"
         )
     if found_kind != kind.kind and kind.custom:
-        name = (obj.get("metadata") or {}).get("name", "")
-        raise errors.invalid(kind.group, found_kind, name, [invalid("kind", found_kind, f"must be {kind.kind}")])
+        metadata = obj.get("metadata")
+        name = str(metadata.get("name", "")) if isinstance(metadata, dict) else ""
+        raise errors.invalid(kind.group, str(found_kind), name, [invalid("kind", found_kind, f"must be {kind.kind}")])
     if found_kind != kind.kind:
         raise errors.bad_request(
             f'{found_kind} in version "{kind.version}" cannot be handled as a {kind.kind}: '

@@ -12,7 +12,7 @@ import orjson
 
 from clusters.embedded import errors, metadata
 from clusters.embedded.admission import Admission, Operation
-from clusters.embedded.bodies import parse_body
+from clusters.embedded.bodies import parse_shaped
 from clusters.embedded.context import Clock, Context, as_served
 from clusters.embedded.http import Answer, Response
 from clusters.embedded.kinds import Kind
@@ -142,14 +142,14 @@ def delete_options(ctx: Context) -> Options:
     """DeleteOptions from the body, or from the query."""
     options: Options = {}
     if ctx.request.body:
-        options = parse_body(ctx.request, builtin().struct(_OPTIONS))
+        options = parse_shaped(ctx.request, builtin().struct(_OPTIONS))
         if options.get("kind") not in {None, "", "DeleteOptions"}:
             raise errors.bad_request(f"decoded object cannot be converted to DeleteOptions: {options.get('kind')}")
     query = ctx.request.query
     if "propagationPolicy" in query:
         options.setdefault("propagationPolicy", query["propagationPolicy"])
     if "gracePeriodSeconds" in query:
-        options.setdefault("gracePeriodSeconds", int(query["gracePeriodSeconds"]))
+        options.setdefault("gracePeriodSeconds", _seconds(query["gracePeriodSeconds"]))
     if "orphanDependents" in query:
         options.setdefault("orphanDependents", ctx.request.flag("orphanDependents"))
     if options.get("dryRun"):
@@ -162,6 +162,13 @@ def delete_options(ctx: Context) -> Options:
         problem = invalid("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set")
         raise errors.invalid("meta.k8s.io", "DeleteOptions", "", [problem])
     return options
+
+
+def _seconds(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise errors.bad_request(f"gracePeriodSeconds must be a number of seconds, not {text!r}") from None
 
 
 def check_preconditions(kind: Kind, obj: Object, options: Options) -> None:

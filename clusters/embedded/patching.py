@@ -62,6 +62,8 @@ class Patcher:
         for key in ("apiVersion", "kind"):
             if not wanted.get(key):
                 raise errors.bad_request(f"invalid object type: the applied object must have its {key}")
+        if not isinstance(wanted.get("metadata", {}), dict):
+            raise errors.bad_request("metadata must be an object")
         check_type(wanted, ctx.kind)
         if (wanted.get("metadata") or {}).get("managedFields"):
             raise errors.bad_request("metadata.managedFields must be nil")

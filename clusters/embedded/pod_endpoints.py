@@ -12,7 +12,7 @@ from typing import Any, Final
 import aiohttp
 
 from clusters.embedded import errors
-from clusters.embedded.bodies import parse_body
+from clusters.embedded.bodies import parse_shaped
 from clusters.embedded.context import Clock, Context
 from clusters.embedded.deleting import Deleter, check_preconditions
 from clusters.embedded.http import Answer, Response, Sink, Stream
@@ -47,7 +47,7 @@ class PodEndpoints:
 
     def bind(self, ctx: Context) -> Answer | Awaitable[Answer]:
         """Give the pod to a node."""
-        body = parse_body(ctx.request, builtin().struct("io.k8s.api.core.v1.Binding"))
+        body = parse_shaped(ctx.request, builtin().struct("io.k8s.api.core.v1.Binding"))
         target = (body.get("target") or {}).get("name", "")
         if not target:
             raise errors.bad_request("target.name: Required value: a binding needs the name of a node")
@@ -75,7 +75,7 @@ class PodEndpoints:
 
     def evict(self, ctx: Context) -> Answer | Awaitable[Answer]:
         """Delete the pod, as somebody who is allowed to disrupt it."""
-        body = parse_body(ctx.request, builtin().struct("io.k8s.api.policy.v1.Eviction"))
+        body = parse_shaped(ctx.request, builtin().struct("io.k8s.api.policy.v1.Eviction"))
         options: dict[str, Any] = body.get("deleteOptions") or {}
         check_preconditions(ctx.kind, ctx.item().decode(), options)
         if not ctx.dry_run:
@@ -129,7 +129,7 @@ class PodEndpoints:
             raise errors.not_found("", "nodes", name)
         status = item.decode().get("status", {})
         port = status.get("daemonEndpoints", {}).get("kubeletEndpoint", {}).get("Port", 0)
-        addresses = [each["address"] for each in status.get("addresses") or () if each["type"] == "InternalIP"]
+        addresses = [each["address"] for each in status.get("addresses") or () if each.get("type") == "InternalIP"]
         if not port or not addresses:
             raise errors.internal(f"node {name} tells no address of a kubelet, so there are no logs")
         return f"https://{addresses[0]}:{port}"

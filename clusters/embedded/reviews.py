@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from clusters.embedded import errors
 from clusters.embedded.authentication import AUDIENCE, Authenticator
-from clusters.embedded.bodies import parse_body
+from clusters.embedded.bodies import parse_shaped
 from clusters.embedded.context import Context
 from clusters.embedded.http import Answer, Response
 from clusters.embedded.routing import Router
-from clusters.embedded.schemas import builtin
+from clusters.embedded.schemas import Struct, builtin
 from multimirror.batch.errors import invalid
 
 _ALLOWED: Final = {"allowed": True, "reason": "this API server stores RBAC rules and does not enforce them"}
@@ -37,7 +37,7 @@ class Reviews:
         router.subresources["POST", "serviceaccounts", "token"] = self._issue
 
     def _answer(self, ctx: Context, status: dict[str, Any]) -> Response:
-        body = parse_body(ctx.request, ctx.body_shape)
+        body = parse_shaped(ctx.request, _shape(ctx))
         metadata = {"creationTimestamp": None, **(body.get("metadata") or {})}
         answer = {"kind": ctx.kind.kind, "apiVersion": ctx.kind.api_version, "metadata": metadata}
         return Response.json(201, {**answer, "spec": body.get("spec") or {}, "status": status})
@@ -58,7 +58,7 @@ class Reviews:
         return Response.json(201, body)
 
     def _token(self, ctx: Context) -> Answer | Awaitable[Answer]:
-        token = (parse_body(ctx.request, ctx.body_shape).get("spec") or {}).get("token", "")
+        token = (parse_shaped(ctx.request, _shape(ctx)).get("spec") or {}).get("token", "")
         user = self._authenticator.user_of(token)
         if user is None:
             return self._answer(ctx, {"user": {}, "error": "invalid bearer token"})
@@ -68,7 +68,7 @@ class Reviews:
         """A token that authenticates as the service account."""
         account = ctx.item().decode()
         shape = builtin().struct("io.k8s.api.authentication.v1.TokenRequest")
-        body = parse_body(ctx.request, shape) if ctx.request.body else {}
+        body = parse_shaped(ctx.request, shape) if ctx.request.body else {}
         spec = body.get("spec") or {}
         seconds = spec.get("expirationSeconds") or 3600
         if seconds < 600:
@@ -88,3 +88,8 @@ class Reviews:
             "status": {"token": token, "expirationTimestamp": moment},
         }
         return Response.json(201, answer)
+
+
+def _shape(ctx: Context) -> Struct:
+    assert isinstance(ctx.kind.shape, Struct)
+    return ctx.kind.shape

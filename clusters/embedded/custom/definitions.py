@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from clusters.embedded.custom.shapes import shape_of_kind
 from clusters.embedded.custom.strategy import CustomResources
+from clusters.embedded.custom.wellformed import schema_problems
 from clusters.embedded.kinds import Kind, Kinds, Strategy
 from clusters.embedded.store import Event, Object, Table
 from multimirror.batch import FieldError
@@ -47,7 +48,7 @@ class Definitions(Strategy):
     def prepare_create(self, obj: Object) -> Object:
         """Accepted and established at once."""
         obj = self.default(obj)
-        stored = [each["name"] for each in obj["spec"].get("versions") or () if each.get("storage")]
+        stored = [each.get("name", "") for each in obj["spec"].get("versions") or () if each.get("storage")]
         obj["status"] = {
             "conditions": [
                 _condition("NamesAccepted", "NoConflicts", "no conflicts found", self._now()),
@@ -64,7 +65,7 @@ class Definitions(Strategy):
         status = dict(new.get("status") or {})
         status["acceptedNames"] = new["spec"]["names"]
         stored = list(status.get("storedVersions") or ())
-        stored += [each["name"] for each in new["spec"].get("versions") or () if each.get("storage")]
+        stored += [each.get("name", "") for each in new["spec"].get("versions") or () if each.get("storage")]
         status["storedVersions"] = list(dict.fromkeys(stored))
         new["status"] = status
         return new
@@ -139,10 +140,19 @@ def _version_problems(versions: list[dict[str, Any]]) -> list[FieldError]:
             )
         )
     for index, each in enumerate(versions):
+        if not each.get("name"):
+            problems.append(required(f"{field}[{index}].name"))
+        else:
+            problems += [invalid(f"{field}[{index}].name", each["name"], text) for text in dns_label(each["name"])]
+        for place, column in enumerate(each.get("additionalPrinterColumns") or ()):
+            where = f"{field}[{index}].additionalPrinterColumns[{place}]"
+            problems += [required(f"{where}.{key}") for key in ("name", "type", "jsonPath") if not column.get(key)]
         schema = (each.get("schema") or {}).get("openAPIV3Schema")
         where = f"{field}[{index}].schema.openAPIV3Schema"
         if schema is None:
             problems.append(required(where))
+        elif broken := schema_problems(schema, where):
+            problems += broken
         elif not schema.get("type"):
             problems.append(required(f"{where}.type", "must not be empty at the root"))
         elif schema["type"] != "object":

@@ -115,4 +115,4 @@ def selector_text(selector: Mapping[str, Any] | None) -> str:
 def is_true(obj: Object, condition: str) -> bool:
     """Whether a condition holds."""
     conditions = obj.get("status", {}).get("conditions") or ()
-    return any(each["type"] == condition and each["status"] == "True" for each in conditions)
+    return any(each.get("type") == condition and each.get("status") == "True" for each in conditions)

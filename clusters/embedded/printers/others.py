@@ -10,7 +10,7 @@ from clusters.embedded.store import Object
 def _node(obj: Object, now: float) -> list[Any]:
     status = obj.get("status", {})
     info = status.get("nodeInfo") or {}
-    ready = [each["status"] for each in status.get("conditions") or () if each["type"] == "Ready"]
+    ready = [each.get("status") for each in status.get("conditions") or () if each.get("type") == "Ready"]
     shown = "Unknown" if not ready else "Ready" if ready[0] == "True" else "NotReady"
     if obj["spec"].get("unschedulable"):
         shown += ",SchedulingDisabled"
@@ -34,7 +34,7 @@ def _roles(obj: Object) -> str:
 
 def _address(status: Mapping[str, Any], kind: str) -> str:
     addresses = status.get("addresses") or ()
-    return next((str(each["address"]) for each in addresses if each["type"] == kind), NONE)
+    return next((str(each.get("address")) for each in addresses if each.get("type") == kind), NONE)
 
 
 def _event(obj: Object, now: float) -> list[Any]:
