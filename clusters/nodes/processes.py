@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from clusters.nodes import status
 from clusters.nodes.logs import Log, Logs
 from clusters.nodes.runs import FOREVER, KILLED, Ending
 
@@ -63,9 +64,11 @@ class ProcessRun:
                 await self._process(container)
                 if self._codes[container["name"]]:
                     return
+            over = status.ended_well(self._pod)
             async with asyncio.TaskGroup() as group:
                 for container in spec["containers"]:
-                    group.create_task(self._process(container))
+                    if container["name"] not in over:
+                        group.create_task(self._process(container))
         finally:
             self.ends = time.time()
             self._changed()

@@ -190,6 +190,11 @@ def is_to_restart(pod: Json, run: Run) -> bool:
     return bool(policy == "Always")
 
 
+def ended_well(pod: Json) -> frozenset[str]:
+    """The containers that are over and are not started again with the others."""
+    return frozenset(spec["name"] for spec in pod["spec"]["containers"] if _keep(pod, spec))
+
+
 def is_backing_off(pod: Json) -> bool:
     """Whether its status says that a failed container waits."""
     statuses: list[Json] = pod.get("status", {}).get("containerStatuses") or []

@@ -6,6 +6,7 @@ import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -270,7 +271,7 @@ async def test_a_node_that_is_gone_for_good_takes_its_pods_along_and_is_replaced
     await cluster.phase("after", "Succeeded")
 
 
-async def test_commands_run_as_processes_when_asked_for() -> None:
+async def test_commands_run_as_processes_when_asked_for(tmp_path: Path) -> None:
     options = FleetOptions(workers=0, nodes=False)
     with BackgroundFleet("embedded", options) as fleet:
         connection = Connection.from_kubeconfig(fleet.management.kubeconfig)
@@ -281,6 +282,18 @@ async def test_commands_run_as_processes_when_asked_for() -> None:
             await cluster.run("real", spec={"containers": [main]})
             assert terminated(await cluster.phase("real", "Failed"))["exitCode"] == 3
             assert await cluster.log("real") == "hello from real\n"
+            good = {"name": "good", "image": "busybox", "command": ["echo", "once"]}
+            again = {
+                "name": "bad",
+                "image": "busybox",
+                "command": ["sh", "-c", f"mkdir {tmp_path}/tried && exit 1; exit 0"],
+            }
+            await cluster.run("twice", policy="OnFailure", spec={"containers": [good, again]})
+            pod = await cluster.phase("twice", "Succeeded")
+            assert {each["name"]: each["restartCount"] for each in pod["status"]["containerStatuses"]} == {
+                "good": 0,
+                "bad": 1,
+            }
             sleeper = {"name": "main", "image": "busybox", "command": ["sleep", "1000"]}
             await cluster.run("sleeper", spec={"containers": [sleeper]})
             await cluster.phase("sleeper", "Running")

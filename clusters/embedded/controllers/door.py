@@ -21,13 +21,7 @@ from multimirror.kube.errors import error_from_answer
 
 Json = dict[str, Any]
 Listener = Callable[[Kind, Event], None]
-PatchType = Literal["merge", "strategic", "json"]
-
-_PATCHES: Final = {
-    "merge": "application/merge-patch+json",
-    "strategic": "application/strategic-merge-patch+json",
-    "json": "application/json-patch+json",
-}
+_MERGE_PATCH: Final = "application/merge-patch+json"
 
 
 class Door:
@@ -87,20 +81,11 @@ class Door:
         meta = obj["metadata"]
         return await self._call("PUT", kind, meta.get("namespace"), meta["name"], subresource=subresource, body=obj)
 
-    async def patch(
-        self, kind: Kind, obj: Json, body: Any, patch_type: PatchType = "merge", subresource: str = ""
-    ) -> Json:
-        """Change the object that has this name; put uid or resourceVersion into the patch to mean exactly this one."""
+    async def patch(self, kind: Kind, obj: Json, body: Json) -> Json:
+        """Merge into the object of this name; put uid or resourceVersion into the patch to mean exactly this one."""
         meta = obj["metadata"]
-        return await self._call(
-            "PATCH",
-            kind,
-            meta.get("namespace"),
-            meta["name"],
-            subresource=subresource,
-            body=body,
-            content_type=_PATCHES[patch_type],
-        )
+        where = meta.get("namespace"), meta["name"]
+        return await self._call("PATCH", kind, *where, body=body, content_type=_MERGE_PATCH)
 
     async def delete(
         self, kind: Kind, obj: Json, propagation: Literal["Background", "Foreground", "Orphan"] = "Background"
