@@ -14,8 +14,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test check fmt soak bench binaries manifests clean
-.PHONY: help venv demo fleet test check fmt bench binaries manifests clean
+.PHONY: help venv demo fleet test check fmt soak bench binaries manifests clean
 
 help:
 	@sed -n 's/^# //p' $(firstword $(MAKEFILE_LIST))
