@@ -23,16 +23,13 @@ import orjson
 from prometheus_client import Counter, Histogram
 
 from . import metrics
-from .backoff import Backoff
 from .connection import Connection
 from .errors import (
     ApiError,
     BadAnswer,
     ConfigError,
     Gone,
-    ServerError,
     TimedOut,
-    TooManyRequests,
     Unauthorized,
     Unreachable,
     error_from_answer,
@@ -40,6 +37,7 @@ from .errors import (
 from .http1 import Http1Transport
 from .limits import Limits
 from .resource import Object, Resource
+from .retries import READS, again
 from .transport import Response, Transport, TransportError
 from .watch import WatchEvent, decode
 
@@ -53,9 +51,6 @@ _PATCH_TYPES: Final = {
     "strategic": "application/strategic-merge-patch+json",
     "apply": "application/apply-patch+yaml",  # JSON is YAML
 }
-_READS: Final = frozenset({"GET"})
-_RETRIES: Final = 5
-_LONGEST_WAIT: Final = 10.0
 _WATCH_GRACE: Final = 10.0  # how much longer than its own timeout a server may keep a watch open
 
 
@@ -349,7 +344,7 @@ class Client:
                 f"{self.connection.server}{path} answered {kind} instead of JSON; is that an API server?",
                 cluster=self.cluster,
                 status=response.status,
-                outcome_unknown=method not in _READS,
+                outcome_unknown=method not in READS,
             ) from cause
         return answer
 
@@ -368,24 +363,20 @@ class Client:
 
     async def _send(self, request: _Request) -> Response:
         """One request, repeated while that is safe and there is time."""
-        backoff: Backoff | None = None
-        renewed = False
-        while True:
-            try:
-                return await self._attempt(request)
-            except ApiError as error:
-                if isinstance(error, Unauthorized) and not renewed and self.connection.credentials.rejected():
-                    renewed = True
-                    continue
-                backoff = backoff or Backoff(initial=0.1, maximum=_LONGEST_WAIT)
-                wait = max(backoff.delay(), error.retry_after or 0.0)
-                late = asyncio.get_running_loop().time() + wait >= request.ends
-                if late or backoff.attempts > _RETRIES or not _repeatable(request.method, error):
-                    raise
-                await asyncio.sleep(wait)
+        try:
+            return await self._attempt(request)
+        except ApiError as error:
+            failure = error
+        return await again(
+            lambda: self._attempt(request),
+            failure,
+            method=request.method,
+            ends=request.ends,
+            renew=self.connection.credentials.rejected,
+        )
 
     async def _attempt(self, request: _Request) -> Response:
-        write = request.method not in _READS
+        write = request.method not in READS
         transport = self._open()
         headers = await self._request_headers(request.headers)
         loop = asyncio.get_running_loop()
@@ -468,14 +459,6 @@ def watch_params(
         "sendInitialEvents": initial_events or None,
         "resourceVersionMatch": "NotOlderThan" if initial_events else None,
     }
-
-
-def _repeatable(method: str, error: ApiError) -> bool:
-    if isinstance(error, TooManyRequests):
-        return error.retry_after is not None  # without it, 429 is an eviction that a budget forbids
-    if isinstance(error, Unreachable):
-        return not error.outcome_unknown
-    return method in _READS and isinstance(error, ServerError) and error.status != 501
 
 
 def _write(dry_run: bool, field_manager: str | None) -> dict[str, str | int | bool | None]:
