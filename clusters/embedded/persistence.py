@@ -1,9 +1,10 @@
 """Writes that outlive the process: a SQLite file in write-ahead mode, one transaction for each write.
 
 A write is in the operating system's hands before its client hears of it, so a killed process (SIGKILL, out of memory)
-loses nothing that was acknowledged, and SQLite rolls back a write that was cut in half. With `sync=True` each write
-also waits for the disk, which a power failure needs and which costs a hundred times as much. Watch history is not kept:
-clients that resume after a restart are told 410 and list again, as with a restarted API server.
+loses nothing that was acknowledged, and SQLite rolls back a write that was cut in half. A power failure may take the
+last writes with it, never the file; with `sync=True` each write also waits for the disk, and nothing is lost even then.
+Watch history is not kept: clients that resume after a restart are told 410 and list again, as with a restarted API
+server.
 """
 
 import sqlite3
@@ -37,7 +38,8 @@ class SqliteJournal:
         try:
             execute("PRAGMA locking_mode = EXCLUSIVE")
             execute("PRAGMA journal_mode = WAL")
-            execute(f"PRAGMA synchronous = {'FULL' if sync else 'OFF'}")
+            execute(f"PRAGMA synchronous = {'FULL' if sync else 'NORMAL'}")
+            execute("PRAGMA wal_autocheckpoint = 4000")
             self._connection.executescript(_SCHEMA)
         except sqlite3.OperationalError as error:
             self._connection.close()

@@ -138,6 +138,9 @@ class ApiServer:
     def _open(self, request: Request) -> Answer:
         if request.path == "/version":
             return Response.json(200, VERSION)
+        if request.flag("verbose"):
+            name = request.path.split("/")[1]
+            return Response(200, f"[+]ping ok\n{name} check passed\n".encode(), "text/plain; charset=utf-8")
         return Response(200, b"ok", "text/plain; charset=utf-8")
 
     def _serve(self, request: Request) -> Answer | Awaitable[Answer]:
