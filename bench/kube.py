@@ -42,7 +42,7 @@ def main() -> None:
     with _server() as connection:
         size = len(orjson.dumps(a_job(1)))
         print(f"a Job as served: {size:,} bytes, without managedFields {len(orjson.dumps(_trimmed(a_job(1)))):,}")
-        for bench in (_requests, _lists, _events, _memory):
+        for bench in (_memory, _requests, _lists, _events):  # memory first, while there is none to be used again
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(bench(connection))
 

@@ -25,7 +25,7 @@ from .errors import (
 )
 from .events import EventRecorder
 from .health import HealthServer
-from .informer import Change, Informer, drop_managed_fields
+from .informer import Change, Informer
 from .informers import Informers
 from .leader import LeaderElector
 from .logs import configure_logging
@@ -34,6 +34,7 @@ from .process import run
 from .queue import BULK, LIVE, QueueClosed, WorkQueue
 from .resource import Object, Resource, key_of, split_key
 from .transport import Response
+from .trimming import compact, drop_managed_fields
 from .watch import WatchEvent
 
 __all__ = [
@@ -77,6 +78,7 @@ __all__ = [
     "Unreachable",
     "WatchEvent",
     "WorkQueue",
+    "compact",
     "configure_logging",
     "drop_managed_fields",
     "key_of",

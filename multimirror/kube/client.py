@@ -39,7 +39,7 @@ from .limits import Limits
 from .resource import Object, Resource
 from .retries import READS, again
 from .transport import Response, Transport, TransportError
-from .watch import WatchEvent, decode
+from .watch import Trim, WatchEvent, decode
 
 PatchType = Literal["merge", "json", "strategic", "apply"]
 Propagation = Literal["Background", "Foreground", "Orphan"]
@@ -268,11 +268,12 @@ class Client:
                     yield event
 
     async def watch_batches(
-        self, path: str, params: Params, *, silence: Callable[[], float | None]
+        self, path: str, params: Params, *, silence: Callable[[], float | None], trim: Trim | None = None
     ) -> AsyncGenerator[Sequence[WatchEvent], None]:
         """The events of a watch as they arrive, many at a time; first an empty batch, when the watch is open.
 
         `silence` says how many seconds without any byte are too many; they raise TimedOut.
+        `trim` is applied to each object.
         """
         target = path + _query(params)
         headers = await self._request_headers(None)
@@ -292,7 +293,7 @@ class Client:
                 deadline.reschedule(None)  # the time that our user takes is not the server's
                 yield ()
                 deadline.reschedule(_after(silence()))
-                async for batch in decode(stream.chunks(), self.cluster):
+                async for batch in decode(stream.chunks(), self.cluster, trim):
                     deadline.reschedule(None)
                     yield batch
                     deadline.reschedule(_after(silence()))

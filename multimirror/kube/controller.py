@@ -75,6 +75,7 @@ class Controller:
     async def _work(self) -> None:
         queue = self.queue
         loop = asyncio.get_running_loop()
+        structlog.contextvars.bind_contextvars(controller=self.name)
         while True:
             try:
                 key = await queue.get()
@@ -92,26 +93,26 @@ class Controller:
 
     async def _one(self, key: str) -> str:
         queue = self.queue
-        with structlog.contextvars.bound_contextvars(controller=self.name, key=key):
-            try:
-                async with asyncio.timeout(self._timeout):
-                    result = await self._reconcile(key)
-            except TerminalError as error:
-                queue.forget(key)
-                _log.warning("gave up on a key", error=str(error))
-                return "terminal_error"
-            except LeadershipLost as error:
-                _log.info("stopped in the middle of a key", error=str(error))
-            except (ApiError, TimeoutError) as error:
-                self._again(key, str(error) or f"took more than {self._timeout:g} s")
-            except Exception as error:  # noqa: BLE001 - a fault with one key must not end the work on all the others
-                self._again(key, f"{type(error).__name__}: {error}", trace=True)
-            else:
-                queue.forget(key)
-                if result is None:
-                    return "success"
-                queue.add_after(key, result.seconds)
-                return "requeue_after"
+        structlog.contextvars.bind_contextvars(key=key)  # a worker is a task, and has a context of its own
+        try:
+            async with asyncio.timeout(self._timeout):
+                result = await self._reconcile(key)
+        except TerminalError as error:
+            queue.forget(key)
+            _log.warning("gave up on a key", error=str(error))
+            return "terminal_error"
+        except LeadershipLost as error:
+            _log.info("stopped in the middle of a key", error=str(error))
+        except (ApiError, TimeoutError) as error:
+            self._again(key, str(error) or f"took more than {self._timeout:g} s")
+        except Exception as error:  # noqa: BLE001 - a fault with one key must not end the work on all the others
+            self._again(key, f"{type(error).__name__}: {error}", trace=True)
+        else:
+            queue.forget(key)
+            if result is None:
+                return "success"
+            queue.add_after(key, result.seconds)
+            return "requeue_after"
         self._errors.inc()
         return "error"
 

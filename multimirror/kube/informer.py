@@ -29,7 +29,8 @@ from .client import Client, watch_params
 from .errors import ApiError, BadRequest, Gone, Invalid, TimedOut, Unreachable
 from .resource import Object, Resource, key_of
 from .store import IndexFunction, Store
-from .watch import WatchEvent
+from .trimming import compact
+from .watch import Trim, WatchEvent
 
 _log = structlog.get_logger(__name__)
 
@@ -65,12 +66,6 @@ class Change(NamedTuple):
 Handler = Callable[[Change], None]
 
 
-def drop_managed_fields(obj: Object) -> Object:
-    """The default trimming: managedFields are often half of an object, and of no use to a controller."""
-    obj["metadata"].pop("managedFields", None)
-    return obj
-
-
 class Informer:
     """The cache of one kind, in one namespace or all, by selectors. Run it with `async with`, or `run()` as a task."""
 
@@ -82,7 +77,7 @@ class Informer:
         *,
         label_selector: str | None = None,
         field_selector: str | None = None,
-        trim: Callable[[Object], Object] = drop_managed_fields,
+        trim: Trim = compact,
         silence: float = _SILENCE,
         streaming: bool = True,
     ) -> None:
@@ -230,7 +225,7 @@ class Informer:
                         elif event.ends_initial_events:
                             self._replace(incoming, event.object["metadata"]["resourceVersion"])
                         else:
-                            self._collect(incoming, event)
+                            _collect(incoming, event)
                     if self.resource_version is not None:
                         self._hear()
         except (BadRequest, Invalid, TimedOut) as error:
@@ -241,13 +236,6 @@ class Informer:
             self._log.debug("the server has no streaming lists")
         return self.resource_version is not None
 
-    def _collect(self, incoming: dict[str, Object], event: WatchEvent) -> None:
-        """One event of a list that is being streamed; trimmed at once, so that the next one can use the memory."""
-        if event.type == "DELETED":
-            incoming.pop(key_of(event.object), None)
-        elif event.type != "BOOKMARK":
-            incoming[key_of(event.object)] = self._trim(event.object)
-
     def _batches(self) -> AsyncGenerator[Sequence[WatchEvent], None]:
         params = watch_params(
             label_selector=self._label_selector,
@@ -257,7 +245,10 @@ class Informer:
             initial_events=self.resource_version is None,
         )
         return self.client.watch_batches(
-            self._path, params, silence=lambda: self._silence if self.resource_version else _LISTING_SILENCE
+            self._path,
+            params,
+            silence=lambda: self._silence if self.resource_version else _LISTING_SILENCE,
+            trim=self._trim,
         )
 
     def _hear(self) -> None:
@@ -284,9 +275,9 @@ class Informer:
             old = self._store.objects.get(key)
             if kind == "DELETED":
                 if old is not None and not is_older(version, old["metadata"]["resourceVersion"]):
-                    self._remove(key, self._trim(obj))
+                    self._remove(key, obj)
             elif old is None or is_older(old["metadata"]["resourceVersion"], version):
-                self._put(key, old, self._trim(obj))
+                self._put(key, old, obj)
 
     def _replace(self, incoming: dict[str, Object], version: str) -> None:
         """A whole list (trimmed), onto the cache: what is new, what changed, and what went away unseen."""
@@ -325,6 +316,14 @@ class Informer:
             handler(change)
         except Exception:  # noqa: BLE001 - one user's fault must not end the cache of all the others
             self._log.exception("a handler failed", key=change.key)
+
+
+def _collect(incoming: dict[str, Object], event: WatchEvent) -> None:
+    """One event of a list that is being streamed."""
+    if event.type == "DELETED":
+        incoming.pop(key_of(event.object), None)
+    elif event.type != "BOOKMARK":
+        incoming[key_of(event.object)] = event.object
 
 
 def _forgotten(error: ApiError) -> bool:

@@ -5,7 +5,7 @@ garbage. A stream that ends in the middle of a line lost that event; the reader 
 that it saw whole, so nothing is missed.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final, NamedTuple
 
 import orjson
@@ -16,6 +16,10 @@ from .resource import Object
 _LONGEST_LINE: Final = 64 * 1024 * 1024  # far above etcd's limit for an object: whatever sends more is no API server
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
+
+
+Trim = Callable[[Object], Object]
+"""Makes an object smaller before it is kept, or gives another one in its place."""
 
 
 class WatchEvent(NamedTuple):
@@ -33,8 +37,14 @@ class WatchEvent(NamedTuple):
         return annotations.get(INITIAL_EVENTS_END) == "true"
 
 
-async def decode(chunks: AsyncIterator[bytes], cluster: str) -> AsyncIterator[list[WatchEvent]]:
-    """The events of each chunk, as soon as they are whole."""
+async def decode(
+    chunks: AsyncIterator[bytes], cluster: str, trim: Trim | None = None
+) -> AsyncIterator[list[WatchEvent]]:
+    """The events of each chunk, as soon as they are whole.
+
+    `trim` is applied to each object as soon as it is parsed: what it drops is still in the processor's cache, and the
+    next object can use its memory.
+    """
     pending: list[bytes] = []
     length = 0
     async for chunk in chunks:
@@ -47,14 +57,14 @@ async def decode(chunks: AsyncIterator[bytes], cluster: str) -> AsyncIterator[li
             continue
         lines = b"".join((*pending, head)).split(b"\n") if pending else head.split(b"\n")
         pending, length = ([tail], len(tail)) if tail else ([], 0)
-        events, error = _parse(lines, cluster)
+        events, error = _parse(lines, cluster, trim)
         if events:
             yield events
         if error is not None:
             raise error
 
 
-def _parse(lines: list[bytes], cluster: str) -> tuple[list[WatchEvent], Exception | None]:
+def _parse(lines: list[bytes], cluster: str, trim: Trim | None) -> tuple[list[WatchEvent], Exception | None]:
     """The events up to the first error, and that error: what came before it is not lost."""
     events: list[WatchEvent] = []
     for line in lines:
@@ -69,5 +79,5 @@ def _parse(lines: list[bytes], cluster: str) -> tuple[list[WatchEvent], Exceptio
         except (orjson.JSONDecodeError, KeyError, TypeError):
             text = line[:100].decode("utf-8", "replace")
             return events, BadAnswer(f"a watch sent something that is not an event: {text!r}", cluster=cluster)
-        events.append(WatchEvent(kind, obj))
+        events.append(WatchEvent(kind, obj if trim is None or kind == "BOOKMARK" else trim(obj)))
     return events, None

@@ -2,13 +2,14 @@
 
 import asyncio
 import itertools
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from multimirror.kube import Change, Client, Informer, Informers
+from multimirror.kube import Change, Client, Informer, Informers, compact
 from tests.unit.kube.servers import THINGS, Seen, Server, Things, Wire, a_list, a_thing, running, status
 from tests.unit.kube.virtual_time import virtual_time
 
@@ -230,8 +231,19 @@ async def test_objects_are_trimmed_before_they_are_kept(server: Server, client: 
         assert kept is not None
         assert trimmed is not None
         assert "managedFields" not in kept["metadata"]
+        assert kept == things.objects["a"] | {"metadata": kept["metadata"]}
         assert kept["status"] == {"huge": 1}
         assert "status" not in trimmed
+
+
+def test_what_is_alike_in_many_objects_is_kept_once() -> None:
+    text = json.dumps(
+        a_thing("a", spec={"image": "example.dev/image:1", "args": ["--verbose", ["nested"], 1, None, 2.5]})
+    )
+    one, two = compact(json.loads(text)), compact(json.loads(text))
+    assert one == two == json.loads(text)
+    assert one["spec"]["image"] is two["spec"]["image"]
+    assert one["spec"]["args"][0] is two["spec"]["args"][0]
 
 
 async def test_objects_are_found_by_what_an_index_files_them_under(server: Server, client: Client) -> None:
