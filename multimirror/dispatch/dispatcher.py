@@ -105,6 +105,7 @@ class Dispatcher:
             "management", self._on_management, queue=WorkQueue("management"), concurrency=options.concurrency
         )
         self._lanes: dict[str, tuple[Controller, asyncio.Task[None]]] = {}
+        self._claims: dict[str, str] = {}  # worker: the identity of its cluster
         self._group: asyncio.TaskGroup | None = None
         self._workers: Workers | None = None
         self._actor = ManagementActor(writer, self.originals, self._memory, self._events)
@@ -248,8 +249,7 @@ class Dispatcher:
         if not uid:
             return
         if change.initial:
-            self._lane.queue.add(uid, priority=BULK)
-            return
+            return  # the session is not open yet; see state_changed
         job = self.originals.get(uid)
         if job is not None and not is_finished(job.get("status") or {}):
             notes = self._memory.of(uid)
@@ -265,11 +265,24 @@ class Dispatcher:
             self._lane_of(worker)
         elif worker in self._lanes:
             self._lanes.pop(worker)[0].stop()
-        for uid in self.originals.ledger.on(worker):
+        uids = set(self.originals.ledger.on(worker))
+        connection = self.worker(worker)
+        if reconnected and connection is not None and connection.session is not None:
+            uids.update(origin_uid(copy) for copy in connection.session.all_copies())  # orphans, too
+        for uid in uids - {""}:
             self._lane.queue.add(uid, priority=BULK if reconnected else LIVE)
         self._scheduler.wake()
         if self._reporter is not None:
             self._reporter.wake()
+
+    def claim(self, worker: str, identity: str) -> str | None:
+        """Two names for one cluster would fight over the same copies: the first to come keeps it."""
+        for name in [name for name, claimed in self._claims.items() if name == worker or self.worker(name) is None]:
+            del self._claims[name]
+        same = next((name for name, claimed in self._claims.items() if claimed == identity), None)
+        if same is None:
+            self._claims[worker] = identity
+        return same
 
     def _job_changed(self, change: Change) -> None:
         uid = change.object["metadata"]["uid"]

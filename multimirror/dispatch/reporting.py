@@ -21,7 +21,7 @@ from multimirror.dispatch.acting import changes
 from multimirror.dispatch.options import DispatcherOptions
 from multimirror.dispatch.originals import Originals
 from multimirror.dispatch.scheduler import Scheduler
-from multimirror.kube import ApiError, Client, Informer, Resource
+from multimirror.kube import Client, Informer, KubeError, Resource
 from multimirror.mirror.moments import moment, seconds_of
 from multimirror.workers import Workers, conditions, merged_conditions
 
@@ -80,7 +80,7 @@ class Reporter:
             await self._client.patch(
                 resource, name, {"metadata": {"uid": obj["metadata"]["uid"]}, "status": patch}, subresource="status"
             )
-        except ApiError as error:
+        except KubeError as error:
             _log.debug("a status of ours was not written", resource=resource.name, name=name, error=str(error))
         self._written[f"{resource.plural}/{name}"] = (obj["metadata"]["resourceVersion"], self._clock())
 

@@ -19,7 +19,7 @@ import structlog
 
 from . import metrics
 from .client import Client
-from .errors import ApiError, NotFound
+from .errors import KubeError, NotFound
 from .limits import Limits
 from .resource import Object, Resource
 
@@ -165,7 +165,7 @@ class EventRecorder:
                     try:
                         await self._write(event)
                         self._known.put(key, event)
-                    except ApiError as error:
+                    except KubeError as error:  # also when a guard says that we do not lead any more
                         self._known.pop(key)
                         self._drop("error")
                         _log.debug("an event was not written", cluster=self._client.cluster, error=str(error))

@@ -26,7 +26,9 @@ def configure_logging(log_format: LogFormat = "json", level: str = "info") -> No
     last: list[structlog.typing.Processor] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_dumps)]
         if log_format == "json"
-        else [structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty())]
+        else [
+            structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty(), exception_formatter=structlog.dev.plain_traceback)
+        ]
     )
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(

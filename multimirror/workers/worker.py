@@ -45,6 +45,9 @@ class Listener(Protocol):
     def state_changed(self, worker: str, *, reconnected: bool) -> None:
         """What it can do has changed. `reconnected`: its caches are new; anything may have happened there."""
 
+    def claim(self, worker: str, identity: str) -> str | None:
+        """The worker that already is this cluster, if there is another one: it must not be used under two names."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
@@ -142,6 +145,10 @@ class Worker:
                 on_copy=lambda change: self._listener.copy_changed(self.name, change),
                 on_room=self._room_changed,
             ) as session:
+                same = self._listener.claim(self.name, session.facts.identity)
+                if same is not None:
+                    self._lost("SameCluster", f"it is the same cluster as {same}; one of the two is not used")
+                    return False
                 connected = True
                 self._connected(session, target)
                 await self._follow(session)
