@@ -237,6 +237,12 @@ class Dispatcher:
         job = self.originals.informer.get(f"{namespace}/{name}")
         return self._scheduler.explanations.get(job["metadata"]["uid"]) if job is not None else None
 
+    async def idle(self) -> None:
+        """Wait until every Job that wanted attention has had it (what waits for a time aside)."""
+        await self._lane.queue.idle()
+        for lane, _ in tuple(self._lanes.values()):
+            await lane.queue.idle()
+
     def worker(self, name: str) -> Worker | None:
         """A worker's connection and state."""
         return self._workers.get(name) if self._workers is not None else None
