@@ -316,12 +316,13 @@ class Stage:
                         return event
                 await asyncio.sleep(0.05)
 
-    async def cluster_condition(self, worker: str, kind: str, status: str) -> Json:
-        """The condition of a WorkerCluster, when it has that status."""
+    async def cluster_condition(self, worker: str, kind: str, status: str, reason: str | None = None) -> Json:
+        """The condition of a WorkerCluster, when it has that status (and reason)."""
 
         def found(cluster: Json) -> Json | None:
             conditions = (cluster.get("status") or {}).get("conditions") or ()
-            return next((c for c in conditions if c["type"] == kind and c["status"] == status), None)
+            matching = (c for c in conditions if c["type"] == kind and c["status"] == status)
+            return next((c for c in matching if reason in (None, c["reason"])), None)
 
         cluster = await until(self.management, WORKER_CLUSTERS, None, worker, lambda c: found(c) is not None)
         result = found(cluster)
