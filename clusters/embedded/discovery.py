@@ -30,7 +30,6 @@ _SUBRESOURCES: Final[dict[str, tuple[str, tuple[str, ...], tuple[str, str, str] 
     "log": ("", ("get",), None),
     "binding": ("Binding", ("create",), None),
     "eviction": ("Eviction", ("create",), ("policy", "v1", "Eviction")),
-    "ephemeralcontainers": ("", ("get", "patch", "update"), None),
     "token": ("TokenRequest", ("create",), ("authentication.k8s.io", "v1", "TokenRequest")),
 }
 

@@ -99,7 +99,7 @@ def builtin_kinds(store: Store, now: Callable[[], str]) -> list[Kind]:
             Pods(),
             short="po",
             categories=("all",),
-            subresources=("status", "log", "binding", "eviction", "ephemeralcontainers"),
+            subresources=("status", "log", "binding", "eviction"),
         ),
         make_kind(store, "v1", "nodes", "Node", simple.Nodes(), short="no", namespaced=False, subresources=("status",)),
         make_kind(store, "v1", "configmaps", "ConfigMap", simple.ConfigMaps(), short="cm"),
