@@ -1,12 +1,12 @@
 """The API server: everything put together, listening on loopback.
 
 `call` is the way in for code in the same process: the same requests and answers without a socket. Controllers that live
-here also read the kinds' tables and subscribe to them. All of it is for the event loop's own thread.
+here also read the kinds' tables; `subscribe` tells of every write. All of it is for the event loop's own thread.
 """
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -28,7 +28,7 @@ from clusters.embedded.protocol import Connection
 from clusters.embedded.reading import Reader
 from clusters.embedded.reviews import Reviews
 from clusters.embedded.routing import Router
-from clusters.embedded.store import Store
+from clusters.embedded.store import Event, Store
 from clusters.embedded.strategies import builtin_kinds
 from clusters.embedded.tables import Tables
 from clusters.embedded.watching import Watches
@@ -174,6 +174,14 @@ class ApiServer:
         answer = self._serve(_request(method, path, body, {}, {"user-agent": "embedded"}))
         assert isinstance(answer, Response)
         return answer.decode()
+
+    def subscribe(self, group: str, plural: str, call: Callable[[Event], None]) -> Callable[[], None]:
+        """Tell of every write to a resource from now on; returns what ends it."""
+        kind = self.kinds.stored(group, plural)
+        if kind is None:
+            raise errors.no_such_path()
+        kind.table.subscribers.append(call)
+        return lambda: kind.table.subscribers.remove(call)
 
     def _delete_all(self, kind: Kind) -> None:
         """Delete every object of a kind, as its definition's deletion asks."""
