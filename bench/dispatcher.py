@@ -211,7 +211,9 @@ async def _restart(count: int = 20_000) -> None:
         writes: list[str] = []
         for cluster in (fleet.management, *fleet.workers.values()):
             assert cluster.server is not None
-            cluster.server.subscribe("batch", "jobs", lambda event: writes.append(str(event)[:200]))
+            kind = cluster.server.kinds.stored("batch", "jobs")
+            assert kind is not None
+            kind.table.subscribers.append(lambda event: writes.append(str(event)[:200]))
         own = await stack.enter_async_context(
             Client(Connection.from_kubeconfig(fleet.management.kubeconfig, name="management"))
         )

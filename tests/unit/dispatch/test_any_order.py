@@ -95,7 +95,9 @@ class World(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
 
-    @precondition(lambda self: self.job is not None and cluster_of(self.job) and not is_finished(self.job["status"]))
+    @precondition(
+        lambda self: self.job is not None and bool(cluster_of(self.job)) and not is_finished(self.job["status"])
+    )
     @rule()
     def the_user_suspends_or_resumes(self) -> None:
         assert self.job is not None
