@@ -39,7 +39,7 @@ from .limits import Limits
 from .resource import Object, Resource
 from .retries import READS, again
 from .transport import Response, Transport, TransportError
-from .watch import Trim, WatchEvent, decode
+from .watch import Trim, WatchEvent, decode, is_object
 
 PatchType = Literal["merge", "json", "strategic", "apply"]
 Propagation = Literal["Background", "Foreground", "Orphan"]
@@ -150,8 +150,12 @@ class Client:
                 items.clear()
                 params.update({"continue": None, "limit": None})
                 continue
-            items += page.get("items") or ()
-            metadata = page["metadata"]
+            metadata, found = page.get("metadata"), page.get("items") or []
+            if not isinstance(metadata, dict) or not isinstance(found, list) or not all(map(is_object, found)):
+                raise BadAnswer(
+                    f"{self.connection.server}{path} answered something that is no list", cluster=self.cluster
+                )
+            items += found
             params["continue"] = metadata.get("continue")
             params["resourceVersion"] = None  # only the first page may name one
             if not params["continue"]:
@@ -159,7 +163,7 @@ class Client:
         for item in items:  # the items of a list do not say what they are
             item.setdefault("apiVersion", resource.api_version)
             item.setdefault("kind", resource.kind)
-        return ObjectList(items, metadata.get("resourceVersion", ""))
+        return ObjectList(items, str(metadata.get("resourceVersion", "")))
 
     async def create(
         self,

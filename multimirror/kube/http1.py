@@ -26,6 +26,7 @@ _UNACKNOWLEDGED_MS: Final = 30_000  # and how long sent data may stay unacknowle
 _POOL_IDLE: Final = 30.0  # below what servers and load balancers allow, so that they do not close under a request
 _HIGH_WATER: Final = 1024 * 1024  # unread bytes of a stream at which its sender has to wait
 _LONGEST_HEAD: Final = 256 * 1024
+_LARGEST_BODY: Final = 1024 * 1024 * 1024  # a list of some 300,000 Jobs; who sends more wants to fill our memory
 
 
 class _Wire(asyncio.Protocol):
@@ -155,6 +156,8 @@ class _Wire(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         self._parts.append(body)
         self._buffered += len(body)
+        if self._buffered > _LARGEST_BODY:
+            raise ValueError("an answer without end")
 
     def on_message_complete(self) -> None:
         if not self.status:  # 1xx: the answer proper follows

@@ -26,7 +26,7 @@ import structlog
 from . import metrics
 from .backoff import Backoff
 from .client import Client, watch_params
-from .errors import ApiError, BadRequest, Gone, Invalid, TimedOut, Unreachable
+from .errors import ApiError, BadAnswer, BadRequest, Gone, Invalid, TimedOut, Unreachable
 from .resource import Object, Resource, key_of
 from .store import IndexFunction, Store
 from .trimming import compact
@@ -179,6 +179,10 @@ class Informer:
             error = failure
             if isinstance(error, Gone) or _forgotten(error):
                 self.resource_version = None  # the server does not know our past: ask for the present
+        except Exception as fault:  # noqa: BLE001 - an answer, or a `trim`, that nobody thought of ends no cache
+            self._log.exception("a fault in following the server; starts from a list")
+            error = BadAnswer(f"{type(fault).__name__}: {fault}", cluster=self.client.cluster)
+            self.resource_version = None
         metrics.WATCH_RESTARTS.labels(*self._labels, _why(error)).inc()
         if self._worked():
             self._backoff.reset()  # it worked for a while: go on at once

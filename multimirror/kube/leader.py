@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import time
 import uuid
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -33,6 +34,11 @@ from .resource import Object, Resource
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 
 _log = structlog.get_logger(__name__)
+
+
+def _awake() -> float:
+    """A clock that goes on while the machine sleeps, where there is one."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
 def default_identity() -> str:
@@ -67,7 +73,8 @@ class LeaderElector:
         self._wall_clock = wall_clock
         self._lease: Object | None = None  # as last read or written
         self._changed_at = 0.0  # when we last saw it change, by our own clock
-        self._proved_at: float | None = None  # the start of our last successful renewal
+        self._proved_at: float | None = None  # the start of our last successful renewal,
+        self._proved_awake = 0.0  # and the same by another clock
         self._metric = metrics.LEADER.labels(name)
         self._metric.set(0)
         self._log = _log.bind(cluster=client.cluster, lease=f"{namespace}/{name}", identity=self.identity)
@@ -75,7 +82,10 @@ class LeaderElector:
     @property
     def is_leader(self) -> bool:
         """We lead, and can still prove it."""
-        return self._proved_at is not None and self._now() < self._proved_at + self._deadline
+        if self._proved_at is None:
+            return False
+        # The loop's clock stands still while the loop hangs (uvloop) or the machine sleeps; this one does not.
+        return self._now() < self._proved_at + self._deadline and _awake() < self._proved_awake + self._deadline
 
     @property
     def leader(self) -> str | None:
@@ -138,7 +148,7 @@ class LeaderElector:
 
     async def _try_once(self, seconds: float) -> bool:
         """Take or renew the Lease, or find out who holds it."""
-        started = self._now()
+        started, awake = self._now(), _awake()
         try:
             async with asyncio.timeout(seconds):
                 taken = await self._take()
@@ -146,7 +156,7 @@ class LeaderElector:
             self._log.warning("cannot reach the lease", error=str(error) or f"no answer in {seconds:.1f} s")
             return False
         if taken:
-            self._proved_at = started
+            self._proved_at, self._proved_awake = started, awake
         return taken
 
     async def _take(self) -> bool:

@@ -75,9 +75,22 @@ def _parse(lines: list[bytes], cluster: str, trim: Trim | None) -> tuple[list[Wa
             kind, obj = event["type"], event["object"]
             if kind == "ERROR":
                 return events, error_from_status(obj, cluster=cluster)
-            obj["metadata"]["resourceVersion"]
-        except (orjson.JSONDecodeError, KeyError, TypeError):
+            whole = is_object(obj) or kind == "BOOKMARK"
+        except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+            whole = False
+        if not whole:
             text = line[:100].decode("utf-8", "replace")
             return events, BadAnswer(f"a watch sent something that is not an event: {text!r}", cluster=cluster)
         events.append(WatchEvent(kind, obj if trim is None or kind == "BOOKMARK" else trim(obj)))
     return events, None
+
+
+def is_object(value: object) -> bool:
+    """What a cache relies on; a server may be broken, or hostile."""
+    metadata = value.get("metadata") if isinstance(value, dict) else None
+    return (
+        isinstance(metadata, dict)
+        and isinstance(metadata.get("name"), str)
+        and isinstance(metadata.get("namespace", ""), str)
+        and isinstance(metadata.get("resourceVersion"), str)
+    )

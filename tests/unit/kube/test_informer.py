@@ -198,6 +198,51 @@ async def test_an_outage_is_told_once_retried_with_growing_waits_and_survived(
     assert capsys.readouterr().out.count("cannot follow the server") == 1
 
 
+NONSENSE = [
+    pytest.param({"kind": "ThingList"}, id="a list without metadata"),
+    pytest.param({"metadata": {"resourceVersion": "1"}, "items": {"a": 1}}, id="items that are no list"),
+    pytest.param(a_list(1, {"metadata": None}), id="an item without metadata"),
+    pytest.param(a_list(1, {"metadata": {"name": ["a"], "resourceVersion": "1"}}), id="a name that is a list"),
+    pytest.param(a_list(1, {"metadata": {"name": "a", "resourceVersion": 1}}), id="a version that is a number"),
+    pytest.param([1, 2], id="a list of numbers"),
+]
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE)
+@virtual_time
+async def test_a_hostile_server_ends_no_cache(nonsense: Any) -> None:
+    async with running() as server, Client(server.connection()) as client:
+        for _ in range(3):
+            server.then_answer(200, nonsense)
+        things = Things(server)
+        await things.put("a")
+        async with Informer(client, THINGS, streaming=False) as informer:
+            await server.until_seen(2)
+            await asyncio.sleep(0.01)
+            assert str(informer.error).startswith("cluster worker-1: ")
+            await informer.synced()
+            assert len(informer) == 1
+
+
+@virtual_time
+async def test_a_trim_that_raises_is_told_and_does_not_end_the_cache(capsys: pytest.CaptureFixture[str]) -> None:
+    async with running() as server, Client(server.connection()) as client:
+        things = Things(server)
+        await things.put("a")
+        tries = 0
+
+        def trim(obj: dict[str, Any]) -> dict[str, Any]:
+            nonlocal tries
+            tries += 1
+            if tries < 3:
+                raise KeyError("spec")
+            return obj
+
+        async with Informer(client, THINGS, trim=trim) as informer:
+            await informer.synced()
+    assert capsys.readouterr().out.count("a fault in following the server") == 2
+
+
 @virtual_time
 async def test_a_server_that_always_says_gone_is_not_listed_in_a_busy_loop() -> None:
     async with running() as server, Client(server.connection()) as client:

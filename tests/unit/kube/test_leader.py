@@ -1,6 +1,7 @@
 """Leader election: at most one leader, at any moment, by the only clock there is."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -129,6 +130,23 @@ async def test_leadership_that_cannot_be_proved_stops_writes_even_before_anybody
         with pytest.raises(LeadershipLost):
             await task
     assert holder(leases) == "one"
+
+
+@virtual_time
+async def test_a_process_that_slept_knows_that_it_does_not_lead_before_its_loop_turns_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with an_election() as (_, _, client):
+        one = Candidate(client, "one")
+        task = asyncio.create_task(one.run())
+        await asyncio.sleep(5)
+        one.elector.check()
+        now = time.clock_gettime(time.CLOCK_BOOTTIME)
+        monkeypatch.setattr(time, "clock_gettime", lambda _: now + 60)
+        with pytest.raises(LeadershipLost):
+            one.elector.check()
+        one.enough.set()
+        await task
 
 
 @virtual_time
