@@ -100,7 +100,7 @@ class Table:
         """Write a new version. The object's resourceVersion is set here; it must not be used afterwards."""
         version = self._store.advance()
         obj["metadata"]["resourceVersion"] = str(version)
-        item = self._item(key, version, orjson.dumps(obj), obj)
+        item = self._item(key, version, _encoded(obj), obj)
         self._store.journal_put(self.name, item)
         before = self.items.get(key)
         self.items[key] = item
@@ -115,7 +115,7 @@ class Table:
         obj = before.decode() if last is None else last
         version = self._store.advance()
         obj["metadata"]["resourceVersion"] = str(version)
-        item = self._item(key, version, orjson.dumps(obj), obj)
+        item = self._item(key, version, _encoded(obj), obj)
         self._store.journal_remove(self.name, key, version)
         del self.items[key]
         del self.keys[bisect.bisect_left(self.keys, key)]
@@ -221,3 +221,8 @@ class Store:
         """Keep a deletion, if anything is kept."""
         if self._journal:
             self._journal.remove(resource, key, version)
+
+
+def _encoded(obj: Object) -> bytes:
+    """The object's bytes, in a buffer of just that size: the one that orjson fills is up to twice as large."""
+    return bytes(memoryview(orjson.dumps(obj)))
