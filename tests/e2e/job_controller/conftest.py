@@ -23,15 +23,17 @@ _GATES = {"GenericWorkload": True}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests of one kind stay together and share an event loop, as in tests/contract."""
+    """The tests share an event loop: the last words of a TLS connection may come after the test that used it."""
     for item in items:
-        call = getattr(item, "callspec", None)
-        if call is not None and "cluster" in call.params and item.path.parent == Path(__file__).parent:
-            item.add_marker(pytest.mark.xdist_group(f"jobs-{call.params['cluster']}"))
+        if item.path.parent == Path(__file__).parent:
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
 
 
-@pytest.fixture(scope="session", params=KINDS)
+@pytest.fixture(
+    scope="session",
+    # The tests of one kind go to one worker (`--dist loadgroup`), so that no control plane is started twice.
+    params=[pytest.param(kind, marks=pytest.mark.xdist_group(f"jobs-{kind}")) for kind in KINDS],
+)
 def cluster(request: pytest.FixtureRequest) -> Iterator[BackgroundFleet]:
     """A cluster whose Jobs nobody runs."""
     kind: str = request.param
@@ -48,16 +50,20 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[BackgroundFleet]:
         yield fleet
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def kubeconfig(cluster: BackgroundFleet) -> dict[str, Any]:
     return cluster.management.kubeconfig
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def client(kubeconfig: dict[str, Any]) -> AsyncIterator[Client]:
+    """One pool of connections for all tests of a kind."""
+    async with Client(Connection.from_kubeconfig(kubeconfig), user_agent="test") as client:
+        yield client
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def world(kubeconfig: dict[str, Any]) -> AsyncIterator[World]:
+async def world(client: Client) -> AsyncIterator[World]:
     """A namespace, and eyes on it."""
-    async with (
-        Client(Connection.from_kubeconfig(kubeconfig), user_agent="test") as client,
-        World(client, f"jobs-{secrets.token_hex(4)}") as world,
-    ):
+    async with World(client, f"jobs-{secrets.token_hex(4)}") as world:
         yield world
