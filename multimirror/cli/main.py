@@ -9,7 +9,9 @@ from pathlib import Path
 import prometheus_client
 
 from clusters.fleet import FleetError
+from multimirror.admission import PATH, Registration, Service
 from multimirror.api import MANAGED_BY
+from multimirror.cli.admitting import AdmissionSettings
 from multimirror.cli.running import Settings, serve
 from multimirror.dispatch import DispatcherOptions
 from multimirror.kube import ConfigError, KubeError, LeadershipLost, configure_logging, run
@@ -50,16 +52,14 @@ def _demo(given: argparse.Namespace) -> int:
 
 
 def _settings(given: argparse.Namespace) -> Settings:
-    host, _, port = given.health_address.rpartition(":")
-    if not port.isdigit():
-        raise ValueError(f"--health-address: {given.health_address!r} has no port; write :8080 or 127.0.0.1:8080")
+    host, port = _address("--health-address", given.health_address)
     return Settings(
         kubeconfig=given.kubeconfig,
         context=given.context,
         identity=given.identity,
         leader_elect=not given.no_leader_election,
-        health_host=host or "0.0.0.0",  # noqa: S104 - the kubelet and Prometheus come from outside the pod
-        health_port=int(port),
+        health_host=host,
+        health_port=port,
         concurrency=given.concurrency,
         dispatcher=DispatcherOptions(
             managed_by=given.managed_by,
@@ -68,7 +68,36 @@ def _settings(given: argparse.Namespace) -> Settings:
             concurrency=given.concurrency,
             worker_concurrency=given.worker_concurrency,
         ),
+        admission=_admission(given),
     )
+
+
+def _admission(given: argparse.Namespace) -> AdmissionSettings | None:
+    service, url = given.admission_service, given.admission_url
+    if service is None and url is None:
+        return None
+    if service is not None and url is not None:
+        raise ValueError("--admission-service and --admission-url: give only one of them")
+    if url is not None and (not url.startswith("https://") or not url.endswith(PATH)):
+        raise ValueError(f"--admission-url: must be https://HOST:PORT{PATH}, not {url!r}")
+    host, port = _address("--admission-address", given.admission_address)
+    return AdmissionSettings(
+        host=host,
+        port=port,
+        registration=Registration(
+            service=Service(given.namespace, service) if service is not None else None,
+            url=url,
+            manager=given.managed_by,
+        ),
+        namespace=given.namespace,
+    )
+
+
+def _address(flag: str, text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not port.isdigit():
+        raise ValueError(f"{flag}: {text!r} has no port; write :8080 or 127.0.0.1:8080")
+    return host or "0.0.0.0", int(port)  # noqa: S104 - kubelets, Prometheus and API servers are outside the pod
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -92,6 +121,9 @@ def _parser() -> argparse.ArgumentParser:
     runs.add_argument("--concurrency", type=_positive, default=16, help="calls in flight to the management cluster")
     runs.add_argument("--worker-concurrency", type=_positive, default=16, help="calls in flight to each worker")
     runs.add_argument("--health-address", default=":8080", help="where /healthz, /readyz and /metrics are")
+    runs.add_argument("--admission-service", help="serve the admission webhook behind this Service of our namespace")
+    runs.add_argument("--admission-url", help=f"serve it at this URL (https://HOST:PORT{PATH}), outside of the cluster")
+    runs.add_argument("--admission-address", default=":9443", help="where the admission webhook listens")
     runs.add_argument("--log-format", choices=("json", "text"), default="json")
     runs.add_argument("--log-level", choices=("debug", "info", "warning", "error"), default="info")
     shows = commands.add_parser(

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import structlog
 
+from multimirror.cli.admitting import AdmissionSettings, admitting
 from multimirror.dispatch import COMPONENT, Dispatcher, DispatcherOptions
 from multimirror.kube import Client, Connection, HealthServer, LeaderElector
 
@@ -34,6 +35,8 @@ class Settings:
     health_port: int
     concurrency: int
     dispatcher: DispatcherOptions
+    admission: AdmissionSettings | None = None
+    """None: Jobs are made ours by admission policies, or by whoever creates them."""
 
 
 async def serve(settings: Settings, stop: asyncio.Event) -> None:
@@ -52,6 +55,8 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
         health.add_ready_check("caches", lambda: None if dispatcher.has_synced else "not filled yet")
         await stack.enter_async_context(health)
         _log.info("serves metrics and health", host=health.host, port=health.port)
+        if settings.admission is not None:
+            await stack.enter_async_context(admitting(settings.admission, _connection(settings), health))
         await stack.enter_async_context(dispatcher.following())
         await _until(stop, elector.run(dispatcher.work) if elector is not None else dispatcher.work(), dispatcher)
 

@@ -84,12 +84,14 @@ class Admission:
     clock: Clock = field(default_factory=Clock)
     replicas: list[Replica] = field(default_factory=list)
 
-    async def start(self, *, caches: bool = True) -> Replica:
+    async def start(self, *, caches: str = "followed") -> Replica:
+        """`caches`: followed, as they should be; stopped, once filled; or empty."""
         informers = Informer(self.account, NAMESPACES), Informer(self.account, MIRROR_QUEUES)
-        if caches:
-            for informer in informers:
-                await self.running.enter_async_context(informer)
-                await informer.synced()
+        for informer in informers if caches != "empty" else ():
+            await self.running.enter_async_context(informer)
+            await informer.synced()
+            if caches == "stopped":
+                await informer.__aexit__(None, None, None)
         server = await self.running.enter_async_context(
             AdmissionServer(self.account, *informers, host="127.0.0.1", port=0)
         )
@@ -131,7 +133,7 @@ class Admission:
 
 @contextlib.asynccontextmanager
 async def admission(
-    server: Server, *, caches: bool = True, account: Client | None = None, **names: Any
+    server: Server, *, caches: str = "followed", account: Client | None = None, **names: Any
 ) -> AsyncIterator[Admission]:
     """One replica, called by the API server inside and forgotten by it outside."""
     client = server.client
@@ -152,15 +154,24 @@ async def admission(
             with contextlib.suppress(NotFound):
                 await client.delete(CONFIGURATIONS, found.name)
             async with asyncio.timeout(60):
-                while await forgotten(found):
+                while await is_called(found):
                     await asyncio.sleep(0.02)
 
 
-async def forgotten(found: Admission) -> bool:
+async def is_called(hook: Admission) -> bool:
+    """Whether the API server still calls it; if it fails, that was a call."""
     try:
-        return await found.probe()
-    except ApiError:  # it is still called, though it has gone
+        return await hook.probe()
+    except ApiError:
         return True
+
+
+async def works(hook: Admission) -> bool:
+    """Whether it is called, and answers."""
+    try:
+        return await hook.probe()
+    except ApiError:
+        return False
 
 
 async def test_a_job_that_names_a_queue_becomes_ours(server: Server) -> None:
@@ -276,16 +287,20 @@ async def test_jobs_that_a_cron_job_makes_become_ours(server: Server, by: str) -
         assert job["spec"].items() >= OURS.items()
 
 
-async def test_a_queue_can_be_used_in_the_moment_in_which_it_was_made(server: Server) -> None:
-    async with admission(server) as hook:
-        for number in range(20):
-            queue = await a_queue(server.client)
-            job = a_job(f"job-{number}", {QUEUE_LABEL: queue})
-            assert (await server.client.create(JOBS, job, hook.namespace))["spec"].items() >= OURS.items()
+async def test_what_was_made_a_moment_ago_counts_even_if_our_caches_have_not_heard_of_it(server: Server) -> None:
+    async with admission(server, caches="stopped") as hook:
+        queue = await a_queue(server.client)
+        named = await server.client.create(JOBS, a_job("named", {QUEUE_LABEL: queue}), hook.namespace)
+        assert named["spec"].items() >= OURS.items()
+        labels = {"metadata": {"labels": {DEFAULT_QUEUE_LABEL: queue}}}
+        await server.client.patch(NAMESPACES, hook.namespace, labels)
+        await until_called(server, hook.namespace)
+        silent = await server.client.create(JOBS, a_job("silent"), hook.namespace)
+        assert silent["metadata"]["labels"][QUEUE_LABEL] == queue
 
 
 async def test_jobs_are_taken_before_the_caches_are_filled(server: Server) -> None:
-    async with admission(server, caches=False) as hook:
+    async with admission(server, caches="empty") as hook:
         made = await server.client.create(JOBS, a_job("early", {QUEUE_LABEL: hook.queue}), hook.namespace)
         assert made["spec"].items() >= OURS.items()
 
@@ -353,8 +368,7 @@ async def stored_certificate(hook: Admission) -> str:
 async def test_a_secret_that_was_spoilt_or_deleted_is_made_anew(server: Server) -> None:
     async with admission(server) as hook:
         first = await hook.secret()
-        await server.client.patch(SECRETS, hook.name, {"data": {"tls.key": "eA=="}}, hook.namespace)
-        spoilt = await hook.secret()
+        spoilt = await server.client.patch(SECRETS, hook.name, {"data": {"tls.key": "eA=="}}, hook.namespace)
         async with asyncio.timeout(60):
             while (second := await hook.secret())["data"] in (first["data"], spoilt["data"]):
                 await asyncio.sleep(0.02)
@@ -364,8 +378,8 @@ async def test_a_secret_that_was_spoilt_or_deleted_is_made_anew(server: Server) 
             while not (third := await found_secret(hook)):
                 await asyncio.sleep(0.02)
         await until_trusted(hook, third)
-        async with asyncio.timeout(60):
-            while await forgotten(hook) is False:
+        async with asyncio.timeout(60):  # the API server hears of the new authority a moment later
+            while not await works(hook):
                 await asyncio.sleep(0.02)
 
 

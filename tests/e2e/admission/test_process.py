@@ -1,0 +1,97 @@
+"""`multimirror run`, and an ordinary Job that says nothing but a queue's name: the whole way, there and back."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterator
+
+import aiohttp
+import pytest
+
+from clusters.background import BackgroundFleet
+from clusters.local.ports import free_ports
+from multimirror.admission import PATH
+from multimirror.api import CLUSTER_ANNOTATION, MIRROR_QUEUES, QUEUE_LABEL, WORKER_CLUSTERS
+from multimirror.kube import Client, Connection, Forbidden
+from tests.e2e.admission.conftest import JOBS, NAMESPACES, a_job, our_object
+from tests.e2e.dispatching import SECRETS, SYSTEM, condition, running_fleet, until
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(params=["embedded", "local"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def fleet(kind: str) -> Iterator[BackgroundFleet]:
+    with running_fleet(kind, workers=1) as fleet:
+        yield fleet
+
+
+@contextlib.asynccontextmanager
+async def multimirror(fleet: BackgroundFleet) -> AsyncIterator[asyncio.subprocess.Process]:
+    """`multimirror run`, ready."""
+    health, admission = free_ports(2)
+    arguments = {
+        "--kubeconfig": str(fleet.kubeconfig_file()),
+        "--health-address": f"127.0.0.1:{health}",
+        "--admission-address": f"127.0.0.1:{admission}",
+        "--admission-url": f"https://127.0.0.1:{admission}{PATH}",
+        "--log-format": "text",
+    }
+    command = [sys.executable, "-m", "multimirror.cli", "run", *(part for pair in arguments.items() for part in pair)]
+    process = await asyncio.create_subprocess_exec(*command)
+    try:
+        async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+            while not await ready(session, f"http://127.0.0.1:{health}/readyz"):
+                assert process.returncode is None
+                await asyncio.sleep(0.05)
+        yield process
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(60):
+            await process.wait()
+
+
+async def ready(session: aiohttp.ClientSession, url: str) -> bool:
+    with contextlib.suppress(aiohttp.ClientError):
+        async with session.get(url) as answer:
+            return answer.status == 200
+    return False
+
+
+async def test_an_ordinary_job_with_a_queue_runs_on_a_worker(fleet: BackgroundFleet) -> None:
+    kubeconfig = base64.b64encode(json.dumps(fleet.workers["worker-1"].kubeconfig).encode()).decode()
+    async with Client(Connection.from_kubeconfig(fleet.management.kubeconfig)) as client:
+        await client.create(SECRETS, {"metadata": {"name": "east"}, "data": {"kubeconfig": kubeconfig}}, SYSTEM)
+        worker = our_object(WORKER_CLUSTERS, "east", kubeconfig={"secret": {"name": "east"}})
+        await client.create(WORKER_CLUSTERS, worker)
+        await client.create(MIRROR_QUEUES, our_object(MIRROR_QUEUES, "training"))
+        await client.create(NAMESPACES, {"metadata": {"name": "team"}})
+        async with Client(Connection.from_kubeconfig(fleet.workers["worker-1"].kubeconfig)) as there:
+            await there.create(NAMESPACES, {"metadata": {"name": "team"}})
+        async with multimirror(fleet) as process:
+            async with asyncio.timeout(60):
+                while (
+                    "managedBy" not in (await dry(client))["spec"]
+                ):  # the API server hears of the webhook a moment later
+                    await asyncio.sleep(0.05)
+            with pytest.raises(
+                Forbidden, match="there is no MirrorQueue 'trianing'; namespace 'team' may use training"
+            ):
+                await client.create(JOBS, a_job("typo", {QUEUE_LABEL: "trianing"}), "team")
+            await client.create(JOBS, a_job("train", {QUEUE_LABEL: "training"}), "team")
+            job = await until(client, JOBS, "team", "train", lambda job: condition(job, "Complete"))
+            assert job["metadata"]["annotations"][CLUSTER_ANNOTATION] == "east"
+            assert job["status"]["succeeded"] == 1
+        assert process.returncode == 0
+
+
+async def dry(client: Client) -> dict[str, dict[str, object]]:
+    return await client.create(JOBS, a_job("probe", {QUEUE_LABEL: "training"}), "team", dry_run=True)
