@@ -33,6 +33,8 @@ from multimirror.kube.informer import Change, is_older
 
 PODS: Final = Resource("", "v1", "pods", "Pod")
 NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
+_CONFLICT_SECONDS: Final = 0.5
+"""Until the cache has certainly seen what a write was refused for."""
 _log = structlog.get_logger(__name__)
 
 
@@ -166,9 +168,11 @@ class Pods:
             known.latest = pod
         try:
             return await self._live(key, known, pod)
-        except (NotFound, Conflict) as error:
-            _log.debug("a pod went away under the node's hands", pod=key, error=str(error))
-            return None
+        except NotFound:
+            return None  # it is gone; the cache will hear of it
+        except Conflict as error:
+            _log.debug("somebody else wrote to a pod, or replaced it", pod=key, error=str(error))
+            return RequeueAfter(_CONFLICT_SECONDS)
 
     async def _live(self, key: str, known: _Known, pod: Object) -> RequeueAfter | None:
         while not known.removed:

@@ -30,6 +30,7 @@ from multimirror.kube import AlreadyExists, ApiError, Client, Connection, Inform
 from multimirror.kube.informer import Change
 
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+_RETRY_SECONDS: Final = 1.0
 _log = structlog.get_logger(__name__)
 
 
@@ -160,6 +161,7 @@ class SimulatedNodes:
                     await self._be_down(machine)
             except ApiError as error:
                 _log.warning("a simulated node cannot reach the API", node=machine.name, error=str(error))
+                await asyncio.sleep(min(_RETRY_SECONDS, self.options.heartbeat))
 
     def _crash(self, machine: Machine, seconds: float) -> None:
         if machine.down_since is None:
@@ -205,12 +207,14 @@ class SimulatedNodes:
             await self._client.delete(PODS, *where, uid=meta["uid"], grace_period=0)
 
     def _node_changed(self, change: Change) -> None:
-        """Somebody cordoned a node, or let it go on."""
+        """Somebody cordoned or labelled a node: pods that found none may find one now."""
         machine = self.machines.get(change.object["metadata"]["name"])
         if machine is None or change.new is None:
             return
-        was, machine.cordoned = machine.cordoned, bool(change.new["spec"].get("unschedulable"))
-        if was and not machine.cordoned:
+        before = machine.cordoned, machine.labels
+        machine.cordoned = bool(change.new["spec"].get("unschedulable"))
+        machine.labels = change.new["metadata"].get("labels", {})
+        if before != (machine.cordoned, machine.labels):
             self.pods.unbound()
 
 

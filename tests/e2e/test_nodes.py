@@ -223,6 +223,11 @@ async def test_a_pod_that_no_node_suits_waits_and_says_so_until_one_does(cluster
     await cluster.run("choosy", spec={"nodeSelector": {"disk": "ssd"}})
     seen = await cluster.life("choosy", lambda event: bool(event.object["status"].get("conditions")))
     assert condition(seen[-1].object, "PodScheduled") == ("False", "Unschedulable")
+    node = (await cluster.client.list(NODES)).items[0]["metadata"]["name"]
+    await cluster.client.patch(NODES, node, {"metadata": {"labels": {"disk": "ssd"}}})
+    pod = await cluster.phase("choosy", "Succeeded")
+    assert pod["spec"]["nodeName"] == node
+    assert condition(pod, "PodScheduled")[0] == "True"
 
 
 async def test_a_cordoned_node_gets_no_pods(cluster: Cluster) -> None:
