@@ -124,6 +124,24 @@ async def test_custom_resources_own_and_are_owned() -> None:
         assert (await client.list(WIDGETS, "default")).items == []
 
 
+async def test_a_namespace_goes_whatever_its_objects_look_like() -> None:
+    async with EmbeddedFleet(FleetOptions(workers=0, nodes=False)) as fleet, connected(fleet.management) as client:
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+        spec = {"group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"}}
+        await make(client, CRDS, "widgets.example.com", spec={**spec, "versions": [version]})
+        await make(client, NAMESPACES, "odd")
+        fields = {"deletionTimestamp": "later", "finalizers": ["mine"], "ownerReferences": [{"uid": "x"}]}
+        body = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": fields}
+        await client.create(WIDGETS, body, "odd")
+        for number in range(300):
+            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"c{number}"}}
+            await client.create(CONFIGMAPS, body, "odd")
+        await client.delete(NAMESPACES, "odd")
+        await until(client, NAMESPACES, lambda objects: "odd" not in names(objects))
+        assert (await client.list(WIDGETS)).items == []
+
+
 async def test_a_pod_group_stays_while_a_pod_needs_it() -> None:
     async with EmbeddedFleet(FleetOptions(workers=0, nodes=False)) as fleet, connected(fleet.management) as client:
         policy = {"schedulingPolicy": {"gang": {"minCount": 2}}}

@@ -16,6 +16,8 @@ from clusters.embedded.store import Event
 from multimirror.kube import AlreadyExists, Controller
 
 _DELETED: Final = b'"deletionTimestamp"'
+_FINALIZERS: Final = b'"finalizers":['
+_MOMENT: Final = 0.02
 
 
 class NamespaceController:
@@ -47,8 +49,8 @@ class NamespaceController:
                 self.controller.queue.add(name)
         elif self._terminating and kind.namespaced:
             namespace = event.after.key.partition("/")[0]
-            if namespace in self._terminating:
-                self.controller.queue.add(namespace)
+            if namespace in self._terminating:  # one look for all that goes in the next moment
+                self.controller.queue.add_after(namespace, _MOMENT)
 
     async def _reconcile(self, name: str) -> None:
         await asyncio.sleep(0)
@@ -81,17 +83,20 @@ class NamespaceController:
             if not kind.namespaced or "delete" not in kind.verbs:
                 continue
             for item in list(kind.table.scan(f"{namespace}/")):
-                if _DELETED not in item.data:
-                    await self._door.delete(kind, item.decode())
+                if _DELETED in item.data and "deletionTimestamp" in item.decode()["metadata"]:
+                    continue
+                await self._door.delete(kind, item.decode())
+                await asyncio.sleep(0)  # a large namespace must not keep others waiting
 
     def _remaining(self, namespace: str) -> tuple[Counter[str], Counter[str]]:
         counts: Counter[str] = Counter()
         finalizers: Counter[str] = Counter()
         for kind in self._door.stored():
             if kind.namespaced and "delete" in kind.verbs:
-                for obj in self._door.list(kind, namespace):
+                for item in kind.table.scan(f"{namespace}/"):
                     counts[kind.resource if kind.group else f"{kind.plural}."] += 1
-                    finalizers.update(obj["metadata"].get("finalizers", ()))
+                    if _FINALIZERS in item.data:
+                        finalizers.update(item.decode()["metadata"].get("finalizers", ()))
         return counts, finalizers
 
     async def _tell(self, namespace: Json, counts: Counter[str], finalizers: Counter[str]) -> None:
