@@ -6,7 +6,7 @@ dispatcher says why on it. The namespaceSelector of a queue that exists is check
 validating policy, which is evaluated once for each.
 """
 
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
@@ -172,5 +172,5 @@ def _namespace_rule() -> Json:
     }
 
 
-def _validation(expression: str, message: str, **more: Any) -> Json:
-    return {"expression": expression, "message": message, "reason": "Forbidden", **more}
+def _validation(expression: str, message: str) -> Json:
+    return {"expression": expression, "message": message, "reason": "Forbidden"}

@@ -6,16 +6,20 @@ refuse it then (tests/unit/api).
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from clusters.local.binaries import BinariesMissingError, find_kubectl
 from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, MirrorQueueSpec, SpecError, WorkerClusterSpec
 from multimirror.kube import Invalid
-from tests.e2e.admission.conftest import Object, Server, our_object, unique
+from tests.e2e.admission.conftest import JOBS, Object, Server, our_object, unique
 
+GUIDE = Path(__file__).parents[3] / "docs" / "queues-and-workers.md"
 SECRET = {"secret": {"name": "east"}}
 RESOURCES = {"WorkerCluster": WORKER_CLUSTERS, "MirrorQueue": MIRROR_QUEUES}
 READERS: dict[str, Callable[[Object], object]] = {
@@ -89,6 +93,19 @@ async def test_an_object_that_says_everything_is_stored_as_it_is(server: Server,
     for key, value in spec.items():
         assert made["spec"][key] == value
     READERS[kind](made)
+
+
+async def test_the_examples_in_the_guide_are_accepted_as_they_are(server: Server) -> None:
+    examples = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", GUIDE.read_text(), re.DOTALL)]
+    kinds = {**RESOURCES, "Job": JOBS}
+    assert [example["kind"] for example in examples] == list(kinds)
+    for example in examples:
+        resource = kinds[example["kind"]]
+        where = resource.path("default" if resource.namespaced else None)
+        params = {"dryRun": "All", "fieldValidation": "Strict"}
+        await server.client.request("POST", where, params, example)
+        if example["kind"] in READERS:
+            READERS[example["kind"]](example)
 
 
 @pytest.mark.parametrize(
