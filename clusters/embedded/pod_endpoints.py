@@ -6,7 +6,7 @@ too. A kubelet's certificate is not checked, as by an API server that was given 
 
 import asyncio
 import copy
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import aiohttp
@@ -70,19 +70,22 @@ class PodEndpoints:
             old["status"]["conditions"] = [*others, condition]
             return old
 
-        self._writer.change(ctx, bound)
-        return Response.json(201, SUCCESS)
+        return _then(self._writer.change(ctx, bound), lambda: Response.json(201, SUCCESS))
 
     def evict(self, ctx: Context) -> Answer | Awaitable[Answer]:
         """Delete the pod, as somebody who is allowed to disrupt it."""
         body = parse_shaped(ctx.request, builtin().struct("io.k8s.api.policy.v1.Eviction"))
         options: dict[str, Any] = body.get("deleteOptions") or {}
         check_preconditions(ctx.kind, ctx.item().decode(), options)
-        if not ctx.dry_run:
-            status = Context(ctx.request, ctx.kind, ctx.namespace, ctx.name, "status")
-            self._writer.change(status, self._disrupted)
-        self._deleter.delete_item(ctx, ctx.item(), options)
-        return Response.json(201, SUCCESS)
+
+        def delete() -> Answer:
+            self._deleter.delete_item(ctx, ctx.item(), options)
+            return Response.json(201, SUCCESS)
+
+        if ctx.dry_run:
+            return delete()
+        status = Context(ctx.request, ctx.kind, ctx.namespace, ctx.name, "status")
+        return _then(self._writer.change(status, self._disrupted), delete)
 
     def _disrupted(self, pod: Object) -> Object:
         pod = copy.deepcopy(pod)
@@ -153,6 +156,19 @@ class PodEndpoints:
         if response.status != 200:
             raise errors.StatusError(response.status, "NotFound", body.decode(errors="replace").strip())
         return Response(200, body, _PLAIN)
+
+
+def _then(written: Answer | Awaitable[Answer], answer: Callable[[], Answer]) -> Answer | Awaitable[Answer]:
+    """The answer once something has been written, which webhooks may have to be awaited for."""
+    if not isinstance(written, Awaitable):
+        return answer()
+    pending = written
+
+    async def later() -> Answer:
+        await pending
+        return answer()
+
+    return later()
 
 
 def _why_waiting(pod: Object, container: str) -> str:

@@ -25,6 +25,7 @@ from multimirror.batch.errors import invalid
 
 Maker = Callable[[Object], Object]
 _RETRIES: Final = 5
+_NAMES: Final = 8
 
 
 class Writer:
@@ -68,7 +69,7 @@ class Writer:
         kind, strategy = ctx.kind, ctx.kind.strategy
         meta = obj["metadata"]
         if not meta.get("name") and meta.get("generateName"):
-            meta["name"] = generate_name(meta["generateName"])
+            meta["name"] = self._free_name(ctx, meta["generateName"])
         prepare_create(obj, uid=self._clock.uid(), now=self._clock.now(), generation=strategy.counts_generation)
         if strategy.has_status and strategy.wipes_status and obj.pop("status", None) is not None and not kind.custom:
             obj["status"] = {}
@@ -83,6 +84,14 @@ class Writer:
             raise errors.invalid(kind.group, kind.kind, obj["metadata"].get("name", ""), problems)
         ctx.warnings += strategy.warnings(obj, None)
         return ordered(obj)
+
+    def _free_name(self, ctx: Context, base: str) -> str:
+        """A generated name that is not taken: five letters collide sooner than one thinks."""
+        for _ in range(_NAMES):
+            name = generate_name(base)
+            if ctx.kind.table.get(ctx.kind.key(ctx.namespace, name)) is None:
+                break
+        return name
 
     def _keep_new(self, ctx: Context, obj: Object) -> Answer:
         kind = ctx.kind
@@ -138,10 +147,10 @@ class Writer:
     def finalize(self, ctx: Context) -> Answer | Awaitable[Answer]:
         """PUT of a namespace's `finalize`: which finalizers of its spec are left."""
         left = (parse_body(ctx.request, ctx.body_shape).get("spec") or {}).get("finalizers") or []
-        return self.change(ctx, lambda old: {**old, "spec": {"finalizers": left} if left else {}})
+        return self.change(ctx, lambda old: {**copy.deepcopy(old), "spec": {"finalizers": left} if left else {}})
 
     def change(self, ctx: Context, make: Maker, manage: bool = True) -> Answer | Awaitable[Answer]:
-        """Change the stored object into what `make` makes of it."""
+        """Change the stored object into what `make` makes of it; what it makes shares nothing with what it is given."""
         if self._admission.awaits(ctx, "UPDATE"):
             return self._change_awaiting(ctx, make, manage)
         item = ctx.item()
