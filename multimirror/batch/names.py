@@ -4,7 +4,9 @@ Each function returns the complaints about a value in the API server's words; an
 in bytes, and patterns match the whole text (a trailing newline is not forgiven).
 """
 
+import functools
 import re
+from collections.abc import Sequence
 from typing import Final
 
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -48,8 +50,9 @@ def dns_subdomain(value: str, unit: str = "characters") -> list[str]:
     return complaints
 
 
-def qualified_name(value: str) -> list[str]:
-    """The key of a label, an annotation, a finalizer: `name` or `domain/name`."""
+@functools.lru_cache(maxsize=4096)
+def qualified_name(value: str) -> Sequence[str]:
+    """The key of a label, an annotation, a finalizer: `name` or `domain/name`. The same few come all the time."""
     prefix, slash, name = value.rpartition("/")
     text = _pattern_text(
         "must consist of alphanumeric characters, '-', '_' or '.', "
