@@ -2,6 +2,7 @@
 shape.
 """
 
+import contextlib
 import json
 from typing import Any, Final
 
@@ -14,9 +15,10 @@ from clusters.embedded.http import Request
 from clusters.embedded.kinds import Kind
 from clusters.embedded.schemas import Findings, MismatchError, Shape, Struct, clean, protobuf
 from clusters.embedded.store import Object
-from multimirror.batch.errors import invalid, not_supported
+from multimirror.batch.errors import invalid, not_supported, too_long
 
 _ACCEPTED: Final = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
+_MANAGER_LIMIT: Final = 128
 _VALIDATIONS: Final = ("Ignore", "Strict", "Warn")
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -66,6 +68,8 @@ def parse_body(request: Request, shape: Shape | None = None) -> Object:
                 raise errors.bad_request(f"the body cannot be read: {error}") from error
         case _:
             raise errors.unsupported_media_type(_ACCEPTED)
+    if body is None:
+        return {}
     if not isinstance(body, dict):
         raise errors.bad_request("the body must be one object")
     return body
@@ -154,9 +158,45 @@ def check_address(obj: Object, kind: Kind, namespace: str | None, name: str | No
         )
 
 
+def check_named(obj: Object, name: str | None) -> None:
+    """A changed object must say which one it is."""
+    metadata = obj.get("metadata")
+    if not isinstance(metadata, dict) or not metadata.get("name"):
+        why = f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+        raise errors.bad_request(why)
+
+
+def patch_result(obj: Object, kind: Kind) -> Object:
+    """What a patch made must still be of its kind."""
+    why = ""
+    if (obj.get("kind"), obj.get("apiVersion")) != (kind.kind, kind.api_version):
+        why = f"the object is no longer a {kind.kind} in version {kind.api_version}"
+    elif not isinstance(kind.strategy, CustomResources):
+        try:
+            clean(obj, kind.shape, Findings(fill=False))
+        except MismatchError as error:
+            why = str(error)
+    if why:
+        raise errors.invalid("", "", "", [invalid("patch", orjson.dumps(obj).decode(), why)])
+    return obj
+
+
+def undeclared_fields(obj: Object, kind: Kind) -> list[str]:
+    """The fields of an object that its kind does not have."""
+    findings = Findings(fill=False)
+    if isinstance(kind.strategy, CustomResources):
+        kind.strategy.pruned(obj, findings.unknown)
+    else:
+        with contextlib.suppress(MismatchError):
+            clean(obj, kind.shape, findings)
+    return findings.unknown
+
+
 def shaped(obj: Object, kind: Kind, request: Request, warnings: list[str], *, fill: bool = True) -> Object:
     """The object as the kind's shape has it; what is unknown becomes a warning or an error, as the request asks."""
     check_validation(request)
+    if obj.get("metadata", {}) is None:
+        obj = {key: value for key, value in obj.items() if key != "metadata"}
     if not isinstance(obj.get("metadata", {}), dict):
         raise errors.bad_request(_cannot(kind, "metadata must be an object"))
     findings = Findings(fill=fill)
@@ -188,11 +228,18 @@ def report_unknown(texts: list[str], kind: Kind, request: Request, warnings: lis
 
 
 def check_validation(request: Request) -> None:
-    """`fieldValidation` must be one of three."""
-    asked = request.query.get("fieldValidation")
+    """`fieldValidation` must be one of three, and the name of a manager short and printable."""
+    problems = []
+    asked, manager = request.query.get("fieldValidation"), request.query.get("fieldManager", "")
+    if len(manager.encode()) > _MANAGER_LIMIT:
+        problems.append(too_long("fieldManager", _MANAGER_LIMIT))
+    if not manager.isprintable():
+        problems.append(invalid("fieldManager", manager, "should only contain printable characters"))
     if asked and asked not in _VALIDATIONS:
+        problems.append(not_supported("fieldValidation", asked, _VALIDATIONS))
+    if problems:
         options = {"POST": "CreateOptions", "PUT": "UpdateOptions"}.get(request.method, "PatchOptions")
-        raise errors.invalid("meta.k8s.io", options, "", [not_supported("fieldValidation", asked, _VALIDATIONS)])
+        raise errors.invalid("meta.k8s.io", options, "", problems)
 
 
 def _cannot(kind: Kind, why: str) -> str:

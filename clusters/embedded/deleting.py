@@ -155,8 +155,8 @@ def delete_options(ctx: Context) -> Options:
     if options.get("dryRun"):
         query["dryRun"] = options["dryRun"][0]
     policy = options.get("propagationPolicy")
-    if policy and policy not in _FINALIZERS:
-        problem = not_supported("propagationPolicy", policy, ("Background", "Foreground", "Orphan", "nil"))
+    if policy is not None and policy not in _FINALIZERS:
+        problem = not_supported("propagationPolicy", policy, ("Foreground", "Background", "Orphan", "nil"))
         raise errors.invalid("meta.k8s.io", "DeleteOptions", "", [problem])
     if policy and options.get("orphanDependents") is not None:
         problem = invalid("propagationPolicy", policy, "orphanDependents and deletionPropagation cannot be both set")
@@ -168,7 +168,7 @@ def _seconds(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise errors.bad_request(f"gracePeriodSeconds must be a number of seconds, not {text!r}") from None
+        raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
 
 
 def check_preconditions(kind: Kind, obj: Object, options: Options) -> None:

@@ -57,6 +57,8 @@ class Discovery:
     def _make(self, path: str, aggregated: str) -> Response | None:
         parts = path.split("/")[1:]
         match parts:
+            case []:
+                return Response.json(200, {"paths": self._paths()})
             case ["api"] if aggregated:
                 return self._aggregated([""], aggregated)
             case ["api"]:
@@ -77,6 +79,12 @@ class Discovery:
             case ["apis", group, version]:
                 return self._resources(group, version)
         return None
+
+    def _paths(self) -> list[str]:
+        groups = [f"/apis/{group}" for group in self._groups()]
+        versions = [f"/apis/{group}/{each}" for group in self._groups() for each in self._versions(group)]
+        others = ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+        return sorted(others + groups + versions)
 
     def _groups(self) -> list[str]:
         return list(dict.fromkeys(kind.group for kind in self._kinds if kind.group and kind.served))

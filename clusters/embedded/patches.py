@@ -46,7 +46,7 @@ def _apply(document: Any, operation: dict[str, Any]) -> Any:
     path = _pointer(operation["path"])
     match operation["op"]:
         case "add":
-            return _add(document, path, _value(operation))
+            return _add(document, path, operation.get("value"))
         case "remove":
             _take(document, path, "remove")
         case "replace":

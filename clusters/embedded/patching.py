@@ -4,7 +4,15 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from clusters.embedded import errors
-from clusters.embedded.bodies import check_address, check_type, media_type, parse_json, parse_yaml, shaped
+from clusters.embedded.bodies import (
+    check_address,
+    check_type,
+    media_type,
+    parse_json,
+    parse_yaml,
+    shaped,
+    undeclared_fields,
+)
 from clusters.embedded.context import Context
 from clusters.embedded.fields import Applier, Ownership
 from clusters.embedded.patches import PatchError, json_patch, merge_patch
@@ -67,10 +75,22 @@ class Patcher:
         check_type(wanted, ctx.kind)
         if (wanted.get("metadata") or {}).get("managedFields"):
             raise errors.bad_request("metadata.managedFields must be nil")
+        if unknown := undeclared_fields(wanted, ctx.kind):
+            raise errors.StatusError(500, "", _undeclared(ctx, wanted, unknown))
         wanted = shaped(wanted, ctx.kind, ctx.request, ctx.warnings, fill=False)
         check_address(wanted, ctx.kind, ctx.namespace, ctx.name)
         force = ctx.request.flag("force")
         return lambda old: self._applier.apply(ctx, old, wanted, force=force)
+
+
+def _undeclared(ctx: Context, wanted: Object, unknown: list[str]) -> str:
+    metadata, kind = wanted.get("metadata") or {}, ctx.kind
+    which = (
+        f"({metadata.get('namespace', '')}/{metadata.get('name', '')}; {kind.group}/{kind.version}, Kind={kind.kind})"
+    )
+    texts = [f".{field}: field not declared in schema" for field in unknown]
+    listed = texts[0] if len(texts) == 1 else "errors:\n" + "\n".join(f"  {text}" for text in texts)
+    return f"failed to create typed patch object {which}: {listed}"
 
 
 def _checked(patch: Any, kind: type) -> Any:
@@ -86,6 +106,6 @@ def _patched(make: Callable[[], Any]) -> Object:
         raise errors.StatusError(
             422, "Invalid", "the server rejected our request due to an error in our request", {}
         ) from error
-    if not isinstance(made, dict) or not isinstance(made.get("metadata"), dict):
+    if not isinstance(made, dict):
         raise errors.bad_request("the patch leaves no object")
     return made

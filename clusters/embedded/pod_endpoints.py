@@ -48,6 +48,7 @@ class PodEndpoints:
     def bind(self, ctx: Context) -> Answer | Awaitable[Answer]:
         """Give the pod to a node."""
         body = parse_shaped(ctx.request, builtin().struct("io.k8s.api.core.v1.Binding"))
+        _check_name(ctx, body, "Binding")
         target = (body.get("target") or {}).get("name", "")
         if not target:
             raise errors.bad_request("target.name: Required value: a binding needs the name of a node")
@@ -75,6 +76,7 @@ class PodEndpoints:
     def evict(self, ctx: Context) -> Answer | Awaitable[Answer]:
         """Delete the pod, as somebody who is allowed to disrupt it."""
         body = parse_shaped(ctx.request, builtin().struct("io.k8s.api.policy.v1.Eviction"))
+        _check_name(ctx, body, "Eviction")
         options: dict[str, Any] = body.get("deleteOptions") or {}
         check_preconditions(ctx.kind, ctx.item().decode(), options)
 
@@ -213,3 +215,8 @@ class FollowedLog(Stream):
         except aiohttp.ClientError:
             pass  # the kubelet hung up: so does the log
         sink.finish()
+
+
+def _check_name(ctx: Context, body: Object, kind: str) -> None:
+    if (body.get("metadata") or {}).get("name", "") != ctx.name:
+        raise errors.bad_request(f"name in URL does not match name in {kind} object")

@@ -36,6 +36,8 @@ class Connection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._stream: Stream | None = None
         self._keep_alive = True
+        self._head = False
+        """The answer to a HEAD has no body."""
         self.ready = True
         self._target = b""
         self._headers: dict[str, str] = {}
@@ -125,6 +127,7 @@ class Connection(asyncio.Protocol):
     # --- requests and answers
 
     def _serve(self, request: Request) -> None:
+        self._head = request.method == "HEAD"
         try:
             answer = self._handler(request)
             if inspect.isawaitable(answer):
@@ -175,7 +178,8 @@ class Connection(asyncio.Protocol):
         if not self._keep_alive:
             parts.append(b"Connection: close\r\n")
         parts.append(b"\r\n")
-        parts.append(response.body)
+        if not self._head:
+            parts.append(response.body)
         self._transport.write(b"".join(parts))
         if not self._keep_alive:
             self.close()

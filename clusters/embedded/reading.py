@@ -44,8 +44,11 @@ class Reader:
     def list(self, ctx: Context) -> Answer:
         """Many objects."""
         kind, query = ctx.kind, ctx.request.query
+        if "sendInitialEvents" in query:
+            problem = forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")
+            raise errors.invalid("meta.k8s.io", "ListOptions", "", [problem])
         selection = Selection.parse(ctx)
-        limit = _number(query.get("limit"), "limit")
+        limit = _number(query.get("limit"))
         version, after = self._position(ctx)
         if not after and not limit and not version:
             items: Iterable[Item] = kind.table.scan(selection.prefix)
@@ -114,7 +117,7 @@ class Reader:
             version=_version(ctx, watch=True),
             bookmarks=ctx.request.flag("allowWatchBookmarks"),
             initial=ctx.request.flag("sendInitialEvents") if initial is not None else None,
-            timeout=_number(query.get("timeoutSeconds"), "timeoutSeconds"),
+            timeout=_number(query.get("timeoutSeconds")),
             encoding=self._tables.watch_encoding(ctx),
         )
         return Watch(self._watches, ctx.kind, Selection.parse(ctx), options)
@@ -177,14 +180,13 @@ def _version(ctx: Context, *, watch: bool = False) -> int:
     return int(text)
 
 
-def _number(text: str | None, name: str) -> int:
+def _number(text: str | None) -> int:
     if not text:
         return 0
     try:
         return max(0, int(text))
     except ValueError:
-        message = f'unable to decode query parameter {name}: strconv.ParseInt: parsing "{text}": invalid syntax'
-        raise errors.bad_request(message) from None
+        raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
 
 
 def _check_match(match: str, version: str, token: str | None) -> None:

@@ -86,7 +86,7 @@ class Router:
                 return self._reader.list(ctx)
             case "POST" if "create" in verbs and not (ctx.kind.namespaced and ctx.namespace is None):
                 return self._create(ctx)
-            case "DELETE" if "deletecollection" in verbs:
+            case "DELETE" if "deletecollection" in verbs and not (ctx.kind.namespaced and ctx.namespace is None):
                 return self._deleter.delete_collection(ctx)
         raise errors.method_not_allowed()
 

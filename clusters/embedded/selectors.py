@@ -104,11 +104,9 @@ def _ordered(match: re.Match[str]) -> LabelTest:
 def field_selector(text: str) -> tuple[tuple[str, bool, str], ...]:
     """A `fieldSelector` parameter as (field, is it equality, value)."""
     requirements = []
-    for term in text.split(","):
-        if not term:
-            continue
+    for term in re.findall(r"(?:\\.|[^,\\])+", text):
         match = re.fullmatch(r"([^=!]+)(==|=|!=)(.*)", term)
         if not match:
             raise ValueError(f"invalid selector: '{text}'; can't understand '{term}'")
-        requirements.append((match[1], match[2] != "!=", match[3]))
+        requirements.append((match[1], match[2] != "!=", re.sub(r"\\([,=\\])", r"\1", match[3])))
     return tuple(requirements)

@@ -13,7 +13,15 @@ import orjson
 
 from clusters.embedded import errors
 from clusters.embedded.admission import Admission, Operation
-from clusters.embedded.bodies import check_address, check_duplicates, check_type, parse_body, shaped
+from clusters.embedded.bodies import (
+    check_address,
+    check_duplicates,
+    check_named,
+    check_type,
+    parse_body,
+    patch_result,
+    shaped,
+)
 from clusters.embedded.context import Clock, Context, as_served
 from clusters.embedded.deleting import Deleter
 from clusters.embedded.fields import Ownership, keep_entries
@@ -49,7 +57,7 @@ class Writer:
         """Keep a new object, however it was made."""
         obj = shaped(obj, ctx.kind, ctx.request, ctx.warnings)
         check_address(obj, ctx.kind, ctx.namespace, ctx.name)
-        if obj["metadata"].get("resourceVersion"):
+        if obj["metadata"].get("resourceVersion", "") not in {"", "0"}:
             raise errors.StatusError(500, "", "resourceVersion should not be set on objects to be created")
         self._admission.check_create(ctx, obj)
         if self._admission.awaits(ctx, "CREATE"):
@@ -115,9 +123,10 @@ class Writer:
         check_duplicates(ctx.request, body, ctx.kind, ctx.warnings)
         check_type(body, ctx.kind)
         if ctx.kind.table.get(ctx.key) is None and ctx.kind.strategy.create_on_update and not ctx.subresource:
-            body.get("metadata", {}).pop("resourceVersion", None)
+            (body.get("metadata") or {}).pop("resourceVersion", None)
             return self.create_object(ctx, body)
         new = shaped(body, ctx.kind, ctx.request, ctx.warnings)
+        check_named(new, ctx.name)
         check_address(new, ctx.kind, ctx.namespace, ctx.name)
         version = new["metadata"].get("resourceVersion", "")
         if version in {"", "0"} and not ctx.kind.strategy.unconditional_update:
@@ -138,7 +147,9 @@ class Writer:
             return self.create_object(ctx, made, manage=False)
 
         def patched(old: Object) -> Object:
-            new = shaped(make(old), ctx.kind, ctx.request, ctx.warnings)
+            new = make(old) if applies else patch_result(make(old), ctx.kind)
+            check_named(new, ctx.name)
+            new = shaped(new, ctx.kind, ctx.request, ctx.warnings)
             check_address(new, ctx.kind, ctx.namespace, ctx.name)
             return new
 

@@ -81,10 +81,11 @@ def clean(value: Any, shape: Shape, findings: Findings, path: Path = None, owner
         if type(value) is not dict:
             raise _mismatch(value, f"map[string]{_go_name(shape.value)}", path, owner)
         inner = shape.value
+        texts = findings.fill and type(inner) is Scalar and inner.name == "string"
         return {
-            key: clean(value[key], inner, findings, (path, _MapKey(key)), owner)
+            key: "" if value[key] is None else clean(value[key], inner, findings, (path, _MapKey(key)), owner)
             for key in sorted(value)
-            if value[key] is not None
+            if texts or value[key] is not None  # a null among texts is an empty one
         }
     return value
 
@@ -104,7 +105,7 @@ def clean_struct(value: Any, shape: Struct, findings: Findings, path: Path, owne
             else:
                 findings.unknown.append(dotted((path, key)))
             continue
-        if each is None or (field.drop_zero and not each and each is not False and not isinstance(each, int | str)):
+        if each is None or (field.drop_zero and not each and _is_empty(each, field.shape)):
             continue
         inner = field.shape
         cleaned = (
@@ -120,6 +121,13 @@ def clean_struct(value: Any, shape: Struct, findings: Findings, path: Path, owne
             if field.always and key not in kept:
                 kept[key] = clean({}, field.shape, findings, (path, key), name)
     return kept
+
+
+def _is_empty(value: Any, shape: Shape) -> bool:
+    """Whether an empty value is one of the shape's kind, and so the same as none."""
+    if type(value) is list:
+        return type(shape) is Listed
+    return type(value) is dict and type(shape) is not Listed and type(shape) is not Scalar
 
 
 def clean_scalar(value: Any, name: str, path: Path, owner: str) -> Any:
