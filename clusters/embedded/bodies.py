@@ -184,10 +184,10 @@ def patch_result(obj: Object, kind: Kind) -> Object:
 def undeclared_fields(obj: Object, kind: Kind) -> list[str]:
     """The fields of an object that its kind does not have."""
     findings = Findings(fill=False)
-    if isinstance(kind.strategy, CustomResources):
-        kind.strategy.pruned(obj, findings.unknown)
-    else:
-        with contextlib.suppress(MismatchError):
+    with contextlib.suppress(MismatchError):  # values of wrong types are told of elsewhere
+        if isinstance(kind.strategy, CustomResources):
+            kind.strategy.pruned(obj, findings.unknown)
+        else:
             clean(obj, kind.shape, findings)
     return findings.unknown
 

@@ -110,7 +110,9 @@ async def test_no_body_makes_the_server_fail(path: str) -> None:
                 obj["metadata"] = {}
             for method, place, body, kind in writes(path, obj, rng):
                 code, message = await outcome(server, method, place, body, kind)
-                assert code < 500, (method, place, orjson.dumps(body), message)
+                # An apply of unknown fields is answered with 500 by a real server as well.
+                fine = code < 500 or message.startswith("failed to create typed patch object")
+                assert fine, (method, place, orjson.dumps(body), message)
         await server.call("GET", "/api/v1/namespaces")
     finally:
         await server.stop()
