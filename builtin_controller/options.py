@@ -27,7 +27,8 @@ class Options:
 
     controller_name: str = CONTROLLER_NAME
     """Whose Jobs are served: those whose managedBy says so; Kubernetes' own name also means those that say nothing."""
-    workers: int = 5
+    workers: int = 16
+    """Kubernetes has 5; here a sync that waits for an answer costs nothing."""
     sync_batch_period: float = 1.0
     """Changes of pods and status wait that long, so that many of them make one sync."""
     api_backoff_base: float = 1.0

@@ -13,9 +13,9 @@ def test_durations(text: str, seconds: float) -> None:
     assert duration(text) == pytest.approx(seconds)
 
 
-def test_the_defaults_are_kubernetes_own() -> None:
+def test_the_defaults_are_kubernetes_own_but_for_the_workers() -> None:
     options = parse([]).options
-    assert options.workers == 5
+    assert options.workers == 16
     assert options.sync_batch_period == 1
     assert (options.pod_backoff_base, options.pod_backoff_max) == (10, 600)
     assert (options.max_uncounted_pods, options.max_pods_per_sync) == (500, 500)
