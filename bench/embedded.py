@@ -65,16 +65,16 @@ class Server:
     control: Connection
 
     def usage(self) -> tuple[float, float]:
-        """CPU seconds so far, and memory in MB."""
+        """CPU seconds so far, and the peak of memory in MB."""
         self.control.send("usage")
         cpu, memory = self.control.recv()
         return cpu, memory
 
 
 def _usage() -> tuple[float, float]:
+    """CPU seconds, and the most memory that was ever resident: what is idle may have been moved out since."""
     used = resource.getrusage(resource.RUSAGE_SELF)
-    resident = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
-    return used.ru_utime + used.ru_stime, resident / 1e6
+    return used.ru_utime + used.ru_stime, used.ru_maxrss * 1024 / 1e6
 
 
 async def _serve(control: Connection, tls: bool, data_dir: Path | None) -> None:
@@ -222,7 +222,7 @@ def memory(count: int = 10_000) -> None:
         load(target, [encode(target, "POST", JOBS, job(f"job-{index:05}")) for index in range(count)])
         load(target, [encode(target, "POST", PODS, pod(f"pod-{i:05}", f"job-{i:05}")) for i in range(count)])
         _, full = target.usage()
-        print(f"{count:,} Jobs and {count:,} pods: {full:.0f} MB resident (empty: {empty:.0f} MB)")
+        print(f"{count:,} Jobs and {count:,} pods: {full:.0f} MB at most (empty: {empty:.0f} MB)")
 
 
 async def _fleet_start() -> float:
