@@ -166,19 +166,16 @@ def check_named(obj: Object, name: str | None) -> None:
         raise errors.bad_request(why)
 
 
-def patch_result(obj: Object, kind: Kind) -> Object:
-    """What a patch made must still be of its kind."""
-    why = ""
-    if (obj.get("kind"), obj.get("apiVersion")) != (kind.kind, kind.api_version):
-        why = f"the object is no longer a {kind.kind} in version {kind.api_version}"
-    elif not isinstance(kind.strategy, CustomResources):
-        try:
-            clean(obj, kind.shape, Findings(fill=False))
-        except MismatchError as error:
-            why = str(error)
-    if why:
-        raise errors.invalid("", "", "", [invalid("patch", orjson.dumps(obj).decode(), why)])
-    return obj
+def shaped_patch(obj: Object, kind: Kind, request: Request, warnings: list[str]) -> Object:
+    """What a patch made of an object, which must still be of its kind and shape."""
+    try:
+        if (obj.get("kind"), obj.get("apiVersion")) != (kind.kind, kind.api_version):
+            raise errors.bad_request(f"the object is no longer a {kind.kind} in version {kind.api_version}")
+        return shaped(obj, kind, request, warnings)
+    except errors.StatusError as error:
+        if error.code != 400:
+            raise
+        raise errors.invalid("", "", "", [invalid("patch", orjson.dumps(obj).decode(), error.message)]) from error
 
 
 def undeclared_fields(obj: Object, kind: Kind) -> list[str]:

@@ -19,8 +19,8 @@ from clusters.embedded.bodies import (
     check_named,
     check_type,
     parse_body,
-    patch_result,
     shaped,
+    shaped_patch,
 )
 from clusters.embedded.context import Clock, Context, as_served
 from clusters.embedded.deleting import Deleter
@@ -147,9 +147,10 @@ class Writer:
             return self.create_object(ctx, made, manage=False)
 
         def patched(old: Object) -> Object:
-            new = make(old) if applies else patch_result(make(old), ctx.kind)
+            new = make(old)
             check_named(new, ctx.name)
-            new = shaped(new, ctx.kind, ctx.request, ctx.warnings)
+            shape = shaped if applies else shaped_patch
+            new = shape(new, ctx.kind, ctx.request, ctx.warnings)
             check_address(new, ctx.kind, ctx.namespace, ctx.name)
             return new
 
