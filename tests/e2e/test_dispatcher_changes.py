@@ -1,0 +1,125 @@
+"""What a Job's user sees when rules, credentials or other clusters change around a Job."""
+
+from typing import Any
+
+import pytest
+
+from multimirror.api import ATTEMPT_ANNOTATION, DEFAULT_QUEUE_LABEL, ORIGIN_LABEL, ORIGIN_UID_LABEL, QUEUE_LABEL
+from tests.e2e.dispatching import (
+    JOBS,
+    NAMESPACES,
+    SECRETS,
+    SYSTEM,
+    Stage,
+    a_job,
+    cluster_of,
+    condition,
+    running,
+    secret,
+)
+
+pytestmark = [pytest.mark.timeout(180)]
+Json = dict[str, Any]
+
+
+async def test_a_strict_queue_lets_nobody_pass_who_came_later(stage: Stage) -> None:
+    def large(job: Json) -> None:
+        job["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "3"}}
+
+    def small(job: Json) -> None:
+        job["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+
+    await stage.set_queue(quota={"resources": {"cpu": "3"}}, queueingStrategy="StrictFIFO")
+    async with stage.dispatcher():
+        await stage.submit("first", change=small, never_finish="true")
+        await stage.until(running, "first")
+        await stage.submit("large", change=large)
+        await stage.event("Waiting", "left of its quota", "large")
+        await stage.submit("small", change=small)
+        await stage.event("Waiting", "strictly first in, first out", "small")
+        await stage.set_queue(queueingStrategy="BestEffortFIFO")
+        await stage.done("small")
+
+
+async def test_a_weighted_queue_gives_the_heavier_worker_more(stage: Stage) -> None:
+    first, second = stage.workers
+    await stage.set_queue(placement="Weighted")
+    await stage.set_worker(second, weight=3)
+    async with stage.dispatcher():
+        for number in range(4):
+            await stage.submit(f"job-{number}", never_finish="true")
+        chosen = [cluster_of(await stage.until(running, f"job-{number}")) for number in range(4)]
+        assert (chosen.count(first), chosen.count(second)) == (1, 3)
+
+
+async def test_new_credentials_for_a_worker_are_followed_and_its_jobs_go_on(stage: Stage) -> None:
+    async with stage.dispatcher():
+        await stage.submit(duration="3s")
+        worker = cluster_of(await stage.until(running))
+        assert worker is not None
+        direct = next(c for c in stage.fleet.workers.values() if worker.startswith(c.name)).kubeconfig
+        await stage.management.replace(SECRETS, secret(worker, direct), SYSTEM)
+        stage.doors[worker].close()  # the old way leads nowhere any more
+        job = await stage.done()
+        assert (cluster_of(job), job["metadata"]["annotations"][ATTEMPT_ANNOTATION]) == (worker, "1")
+
+
+async def test_a_job_suspended_by_its_user_stays_so_when_the_controller_starts_again(stage: Stage) -> None:
+    async with stage.dispatcher():
+        await stage.submit(never_finish="true")
+        await stage.until(running)
+        await stage.patch("job", {"spec": {"suspend": True}})
+        await stage.until(lambda j: condition(j, "Suspended") and not j["status"].get("active"))
+    async with stage.dispatcher() as dispatcher:
+        await dispatcher.idle()
+        job = await stage.job()
+        assert job["spec"]["suspend"] is True
+        _, copy = await stage.copy()
+        assert copy["spec"]["suspend"] is True
+        await stage.patch("job", {"spec": {"suspend": False}})
+        await stage.until(running)
+
+
+async def test_what_changes_while_no_controller_runs_reaches_the_copy_afterwards(stage: Stage) -> None:
+    async with stage.dispatcher():
+        await stage.submit(change=lambda j: j["spec"].update(completions=9), never_finish="true")
+        await stage.until(running)
+    await stage.patch("job", {"spec": {"parallelism": 2}})
+    async with stage.dispatcher():
+        await stage.until(lambda j: j["status"].get("active") == 2)
+
+
+async def test_a_job_may_take_the_queue_of_its_namespace(stage: Stage) -> None:
+    labels = {DEFAULT_QUEUE_LABEL: stage.queue}
+    await stage.management.patch(NAMESPACES, stage.namespace, {"metadata": {"labels": labels}})
+    async with stage.dispatcher():
+        await stage.submit(change=lambda j: j["metadata"]["labels"].pop(QUEUE_LABEL))
+        assert condition(await stage.done(), "Complete")
+
+
+async def test_the_copy_of_another_management_cluster_is_left_alone(stage: Stage) -> None:
+    first, second = stage.workers
+    await stage.set_queue(placement="Ordered")
+    theirs = a_job("job", queue="unused", never_finish="true")
+    theirs["spec"] |= {"suspend": False}
+    del theirs["spec"]["managedBy"]
+    theirs["metadata"]["labels"] = {ORIGIN_LABEL: "somewhere-else", ORIGIN_UID_LABEL: "nobody-here-knows"}
+    made = await stage.workers[first].create(JOBS, theirs, stage.namespace)
+    async with stage.dispatcher() as dispatcher:
+        await stage.submit()
+        assert cluster_of(await stage.done()) == second
+        await dispatcher.idle()
+        still = await stage.workers[first].get(JOBS, "job", stage.namespace)
+        assert still["metadata"]["uid"] == made["metadata"]["uid"]
+        assert still["metadata"]["generation"] == made["metadata"]["generation"]
+
+
+async def test_a_worker_that_is_no_longer_cordoned_takes_the_jobs_that_wait(stage: Stage) -> None:
+    first, second = stage.workers
+    await stage.set_worker(first, cordoned=True)
+    await stage.set_worker(second, cordoned=True)
+    async with stage.dispatcher():
+        await stage.submit()
+        await stage.event("Waiting", "cordoned")
+        await stage.set_worker(second, cordoned=False)
+        assert cluster_of(await stage.done()) == second
