@@ -12,7 +12,7 @@ import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -220,8 +220,6 @@ class Stage:
     workers: dict[str, Client]
     doors: dict[str, Door]
     history: History
-    names: dict[str, str] = field(default_factory=dict)
-    """Our WorkerCluster to the fleet's cluster."""
 
     # --- doing
 
