@@ -90,6 +90,7 @@ async def test_a_process_runs_jobs_and_stops_when_told(world: World, file: Path)
         await world.create(completions=2, parallelism=2, completionMode="Indexed")
         await world.create("theirs", managedBy="example.com/other")
         await world.finished()
+        await world.events(wanted="Completed")  # the watch may tell us before the answer tells the controller
         _, text = await process.get("/metrics")
         assert await process.stop() == 0
     types = dict(line.split()[2:4] for line in text.splitlines() if line.startswith("# TYPE job_controller_"))
