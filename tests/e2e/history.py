@@ -5,8 +5,7 @@ Each version of each Job is recorded as its cluster tells it. Checked on the rec
     I2  no copy of a finished Job starts a pod
     I3  every status of an original may follow the one before it, by Kubernetes' own rules
     I5  no Job without our origin is written by us
-    I6  no copy stays after its original is gone (on workers that can be reached)
-    I7  a Job that has not finished says why in an event, or runs
+The tests themselves look at the others: what is left on workers (I6), events (I7), hung workers, restarts.
 """
 
 import asyncio
