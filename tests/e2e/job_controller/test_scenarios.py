@@ -1,6 +1,7 @@
 """The life of Jobs of every sort, through the API, with simulated nodes."""
 
-import asyncio
+from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -120,13 +121,23 @@ async def test_a_failing_job_takes_its_running_pods_along(world: World) -> None:
 
 
 async def test_the_wait_between_failures_grows(world: World) -> None:
-    async with world.controller(pod_backoff_base=0.4):
+    async with world.controller(pod_backoff_base=1.0):
         await world.create(backoffLimit=2, node={"exit-code": "1"})
-        loop = asyncio.get_running_loop()
-        began = loop.time()
         await world.finished()
-        took = loop.time() - began
-    assert took > 0.4 + 0.8 - 1.0, "API times have whole seconds, so up to a second of a wait may seem to be over"
+    tries = sorted((created(pod), ended(pod)) for pod in world.pods())
+    # API times have whole seconds on both sides: a wait counted from an end that was cut off ends in a later second.
+    waits = [later[0] - earlier[1] for earlier, later in pairwise(tries)]
+    assert len(waits) == 2
+    assert waits[0] >= timedelta(seconds=1)
+    assert waits[1] >= timedelta(seconds=2)
+
+
+def created(pod: Json) -> datetime:
+    return datetime.fromisoformat(pod["metadata"]["creationTimestamp"])
+
+
+def ended(pod: Json) -> datetime:
+    return datetime.fromisoformat(pod["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"])
 
 
 async def test_restarts_of_containers_count(world: World) -> None:
