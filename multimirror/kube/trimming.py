@@ -10,7 +10,8 @@ from typing import Any, Final
 from .resource import Object
 
 _LONGEST: Final = 64
-_MOST: Final = 100_000
+_MOST: Final = 50_000
+_NEVER_TWICE: Final = frozenset({"uid", "resourceVersion"})
 
 _strings: dict[str, str] = {}
 
@@ -35,7 +36,7 @@ def _share_in_mapping(mapping: dict[str, Any]) -> None:
     for key, value in mapping.items():
         kind = type(value)
         if kind is str:
-            if len(value) <= _LONGEST:
+            if len(value) <= _LONGEST and key not in _NEVER_TWICE:
                 mapping[key] = _strings.setdefault(value, value)
         elif kind is dict:
             _share_in_mapping(value)
