@@ -63,10 +63,6 @@ class IndexSet:
             return self
         return IndexSet.of_intervals((start, min(end, limit - 1)) for start, end in self.intervals() if start < limit)
 
-    def first_common(self, other: "IndexSet") -> int | None:
-        """The lowest index that is in both sets."""
-        return next((start for start, _ in self._common(other)), None)
-
     def __or__(self, other: "IndexSet") -> "IndexSet":
         # With starts and ends each in order, there is a gap before a start exactly where it lies beyond the end that
         # stands one place before it: as many intervals have ended by then as have begun.

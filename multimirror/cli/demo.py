@@ -19,7 +19,9 @@ from typing import Final
 import orjson
 import structlog
 
+from clusters.embedded import EmbeddedCluster
 from clusters.fleet import Cluster, Fleet, FleetOptions, open_fleet
+from clusters.local import LocalCluster
 from clusters.nodes import PREFIX
 from multimirror.admission import NAMESPACES, PATH, AdmissionServer, Registration, Webhook
 from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, MIRROR_QUEUES, QUEUE_LABEL, WORKER_CLUSTERS, crds
@@ -198,7 +200,7 @@ async def _watch(client: Client, fleet: Fleet, jobs: Informer, names: list[str])
             return 1
         if not cut and over >= len(names) // 3 and _LOST in fleet.workers and places[_LOST]:
             say(f"         -- {_LOST} is cut off, with {places[_LOST]} Jobs on it --")
-            await _cut_off(fleet)
+            await _cut_off(fleet.workers[_LOST])
             cut = True
         await asyncio.sleep(1.0)
     await client.delete(_CRON_JOBS, "tick", _TEAM)
@@ -222,12 +224,12 @@ def _where(job: Json) -> str | None:
     return place
 
 
-async def _cut_off(fleet: Fleet) -> None:
+async def _cut_off(cluster: Cluster) -> None:
     """Its API server answers nobody any more."""
-    lost = fleet.workers[_LOST]
-    stop = getattr(lost, "stop", None)
-    if stop is not None:
-        await stop()
+    if isinstance(cluster, LocalCluster):
+        await cluster.processes["kube-apiserver"].pause()
+    elif isinstance(cluster, EmbeddedCluster):
+        await cluster.stop()
 
 
 async def _report(fleet: Fleet, jobs: Informer, names: list[str]) -> None:

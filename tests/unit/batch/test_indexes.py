@@ -16,7 +16,6 @@ def test_union_difference_and_intersection_are_those_of_sets(one: set[int], othe
     assert set(left | right) == one | other
     assert set(left - right) == one - other
     assert set(left & right) == one & other
-    assert left.first_common(right) == min(one & other, default=None)
 
 
 @given(numbers, st.integers(min_value=0, max_value=70))
