@@ -1,0 +1,42 @@
+"""`multimirror demo`: the flags of the demonstration."""
+
+import asyncio
+
+import click
+
+from multimirror.cli.errors import CommandError, told
+from multimirror.kube import KubeError
+
+EXAMPLES = """\b
+Examples:
+  multimirror demo
+  multimirror demo --workers 5 --keep
+  multimirror demo --fleet local
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.option(
+    "--fleet",
+    type=click.Choice(["embedded", "local"]),
+    default="embedded",
+    show_default=True,
+    help="What the clusters are made of.",
+)
+@click.option("--workers", type=click.IntRange(1), default=3, show_default=True, help="How many worker clusters.")
+@click.option("--keep", is_flag=True, help="Leave the fleet up until Ctrl-C, to look around in it.")
+def command(fleet: str, workers: int, *, keep: bool) -> int:
+    """A fleet on this machine, and a few dozen Jobs on it.
+
+    Brings up a management cluster and workers on this machine, lets a few dozen Jobs run, cuts a worker off on the way,
+    and counts what became of them. Takes less than a minute.
+    """
+    from clusters.fleet import FleetError  # noqa: PLC0415 - the controller in its pod needs no fleets
+    from multimirror.cli.demonstration import demo  # noqa: PLC0415 - nor this
+
+    try:
+        return asyncio.run(demo(fleet, workers, keep=keep))
+    except KubeError as error:
+        raise told(error) from error
+    except (FleetError, OSError) as error:
+        raise CommandError(str(error)) from error

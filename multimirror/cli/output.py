@@ -1,0 +1,45 @@
+"""What commands print: tables as kubectl has them, or JSON and YAML for programs. Colours only on a terminal."""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import click
+import yaml
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def output_option(*choices: str) -> Callable[[_Function], _Function]:
+    """`-o table|json|yaml`, with further choices of the command's own."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["table", *choices, "json", "yaml"]),
+        default="table",
+        show_default=True,
+        help="For people, or for programs.",
+    )
+
+
+def show(value: Any, output: str) -> None:
+    """A value as JSON or YAML."""
+    click.echo(json.dumps(value, indent=2) if output == "json" else yaml.safe_dump(value, sort_keys=False).rstrip())
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """Lines with aligned columns, three blanks between them, nothing at the ends: what cut, awk and people can read."""
+    lines = [list(titles), *([cell(value) for value in row] for row in rows)]
+    widths = [max(len(click.unstyle(line[column])) for line in lines) for column in range(len(titles))]
+    return ["   ".join(_padded(c, w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines]
+
+
+def cell(value: object) -> str:
+    """A value in a table; what is not there is shown as kubectl shows it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "<none>" if value is None or value == "" else str(value)
+
+
+def _padded(text: str, width: int) -> str:
+    return text + " " * (width - len(click.unstyle(text)))
