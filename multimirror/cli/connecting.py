@@ -37,7 +37,7 @@ class Management:
 
 def on_management(
     function: Callable[Concatenate[Management, _P], Coroutine[Any, Any, int | None]],
-) -> Callable[_P, int]:
+) -> Callable[..., int]:
     """A command that works on the management cluster: takes `--kubeconfig` and `--context`, may be a coroutine.
 
     What the clusters answer comes out as one sentence and an exit code.

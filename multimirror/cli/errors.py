@@ -28,7 +28,7 @@ class CommandError(click.ClickException):
 
     def __init__(self, message: str, remedy: str = "", *, code: Exit = Exit.NOT_SO) -> None:
         super().__init__(message)
-        self.remedy, self.exit_code = remedy, code
+        self.remedy, self.code = remedy, code
 
     def show(self, file: IO[Any] | None = None) -> None:
         """On standard error: the sentence, then the remedy."""

@@ -60,9 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         usage = CommandError(error.format_message(), f"See `{where} --help`.", code=Exit.USAGE)
         usage.show()
         return Exit.USAGE
+    except CommandError as error:
+        error.show()
+        return error.code
     except click.ClickException as error:
         error.show()
-        return error.exit_code
+        return Exit.USAGE
     except (click.Abort, KeyboardInterrupt):
         return Exit.INTERRUPTED
     except BrokenPipeError:

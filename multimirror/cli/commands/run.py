@@ -22,7 +22,7 @@ Examples:
 """
 
 
-class Address(click.ParamType):
+class Address(click.ParamType[tuple[str, int]]):
     """HOST:PORT, or :PORT for every address of this host."""
 
     name = "[host]:port"
