@@ -3,26 +3,23 @@ many pods a second, no more API requests a pod. Then one Indexed Job on an embed
 than 1.3 times as much CPU as one of 1,000 (first on paper, then for real).
 
     BENCH_LARGE=100000      completions of the large Job
-    BENCH_ROUNDS=2          turns of each controller
+    BENCH_ROUNDS=4          turns of each controller
+    BENCH_PARTS=paper,beside,large
 """
 
 import asyncio
-import contextlib
-import json
 import os
-import shutil
 import statistics
-import sys
 import tempfile
 import time
-import urllib.request
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
+from bench._beside import side_by_side
+from bench._jobs import a_job, cpu_seconds, run_controller, run_jobs
 from builtin_controller import Options
 from builtin_controller.claiming import claim
 from builtin_controller.deciding import Observed, decide
@@ -32,15 +29,10 @@ from builtin_controller.tracking import Outcome, track
 from builtin_controller.vocabulary import INDEX_KEY, TRACKING_FINALIZER
 from clusters.background import BackgroundFleet
 from clusters.fleet import FleetOptions, unavailable
-from clusters.local import LocalFleet, LocalOptions
-from clusters.local.cluster import CONTROLLER_MANAGER, LocalCluster
-from clusters.local.ports import free_ports
-from multimirror.batch import Json, is_finished
-from multimirror.kube import Change, Client, Connection, Informer, Resource
+from multimirror.batch import Json
+from multimirror.kube import Change, Client, Connection
 
-JOBS: Final = Resource("batch", "v1", "jobs", "Job")
-NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-_ROUNDS: Final = int(os.environ.get("BENCH_ROUNDS", "2"))
+_PARTS: Final = os.environ.get("BENCH_PARTS", "paper,beside,large").split(",")
 _LARGE: Final = int(os.environ.get("BENCH_LARGE", "100000"))
 _SMALL: Final = 1000
 _WIDE: Final = 200
@@ -53,13 +45,16 @@ _WORKLOADS: Final[dict[str, list[Json]]] = {
 
 
 def main() -> None:
-    _on_paper()
-    why = unavailable("local")
-    if why is None:
-        asyncio.run(_side_by_side())
-    else:
-        print(f"no comparison with kube-controller-manager: {why}")
-    _large_job()
+    if "paper" in _PARTS:
+        _on_paper()
+    if "beside" in _PARTS:
+        why = unavailable("local")
+        if why is None:
+            asyncio.run(side_by_side(_WORKLOADS))
+        else:
+            print(f"no comparison with kube-controller-manager: {why}", flush=True)
+    if "large" in _PARTS:
+        _large_job()
 
 
 def _on_paper() -> None:
@@ -72,7 +67,7 @@ def _on_paper() -> None:
 def _decide_cost(counted: int) -> float:
     """CPU milliseconds of a sync with 200 pods that run, after that many have ended."""
     spec = {"completionMode": "Indexed", "completions": counted + _WIDE, "parallelism": _WIDE}
-    raw = _job("job", "bench", {**spec, "backoffLimit": 6, "selector": {"matchLabels": {"controller-uid": "u"}}})
+    raw = a_job("job", "bench", {**spec, "backoffLimit": 6, "selector": {"matchLabels": {"controller-uid": "u"}}})
     raw["metadata"]["uid"] = "u"
     raw["status"] = {"completedIndexes": f"0-{counted - 1}", "succeeded": counted, "startTime": "2026-01-01T00:00:00Z"}
     job, ledger = Job.of(raw), Ledger()
@@ -107,137 +102,6 @@ def _pod(index: int, phase: str, *, tracked: bool) -> Json:
     }
 
 
-@dataclass
-class Figures:
-    """What one controller did in its turns."""
-
-    rates: list[float] = field(default_factory=list)
-    requests: list[float] = field(default_factory=list)
-
-
-async def _side_by_side() -> None:
-    options = LocalOptions(
-        workers=0,
-        controllers=("job-controller",),
-        controller_manager_qps=5000,
-        audit_log=True,
-        disable_admission_plugins=("ServiceAccount",),
-    )
-    async with LocalFleet(options) as fleet:
-        cluster = fleet.management
-        await cluster.processes[CONTROLLER_MANAGER].stop()
-        turns: dict[str, Callable[[], contextlib.AbstractAsyncContextManager[Any]]] = {
-            "kube-controller-manager": lambda: _manager(cluster),
-            "builtin-controller": lambda: _builtin(cluster.kubeconfig_file),
-        }
-        for name, specs in _WORKLOADS.items():
-            figures = {contender: Figures() for contender in turns}
-            for turn in range(_ROUNDS):
-                order = list(turns) if turn % 2 == 0 else list(reversed(turns))
-                for contender in order:
-                    async with turns[contender]():
-                        await _measure(cluster, specs, figures[contender], contender)
-            _report(name, figures)
-
-
-async def _measure(cluster: LocalCluster, specs: list[Json], figures: Figures, contender: str) -> None:
-    pods = sum(spec.get("completions", 1) for spec in specs)
-    offset = cluster.audit_log.stat().st_size
-    async with Client(Connection.from_kubeconfig(cluster.kubeconfig), user_agent="bench") as client:
-        seconds = await _run(client, specs)
-    requests = _requests(cluster.audit_log, offset, contender)
-    figures.rates.append(pods / seconds)
-    figures.requests.append(requests / pods)
-
-
-async def _run(client: Client, specs: list[Json]) -> float:
-    """Create the Jobs and wait for the last of them; gives the seconds that took."""
-    namespace = f"bench-{time.time_ns()}"
-    await client.create(NAMESPACES, {"metadata": {"name": namespace}})
-    left = len(specs)
-    done = asyncio.Event()
-
-    def on_job(change: Change) -> None:
-        nonlocal left
-        was = change.old is not None and is_finished(change.old.get("status") or {})
-        if change.new is not None and is_finished(change.new.get("status") or {}) and not was:
-            left -= 1
-            if left == 0:
-                done.set()
-
-    async with Informer(client, JOBS, namespace) as jobs:
-        jobs.add_handler(on_job)
-        await jobs.synced()
-        started = time.monotonic()
-        async with asyncio.TaskGroup() as group:
-            for number, spec in enumerate(specs):
-                group.create_task(client.create(JOBS, _job(f"job-{number}", namespace, spec)))
-        await done.wait()
-        return time.monotonic() - started
-
-
-def _job(name: str, namespace: str, spec: Json) -> Json:
-    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}]}
-    return {"metadata": {"name": name, "namespace": namespace}, "spec": {**spec, "template": {"spec": pod}}}
-
-
-def _requests(audit_log: Path, offset: int, contender: str) -> int:
-    """What the controller asked of the server: everything but watches, lists and its own lease."""
-    agent = "kube-controller-manager" if contender == "kube-controller-manager" else "job-controller"
-    count = 0
-    with audit_log.open("rb") as log:
-        log.seek(offset)
-        for line in log:
-            entry = json.loads(line)
-            if not entry.get("userAgent", "").startswith(agent) or entry["verb"] in ("watch", "list"):
-                continue
-            count += (entry.get("objectRef") or {}).get("resource") in ("jobs", "pods", "events")
-    return count
-
-
-def _report(name: str, figures: dict[str, Figures]) -> None:
-    theirs, ours = figures["kube-controller-manager"], figures["builtin-controller"]
-    for contender, figure in figures.items():
-        rates = ", ".join(f"{rate:.0f}" for rate in figure.rates)
-        print(f"{name}: {contender} {rates} pods/s, {statistics.mean(figure.requests):.2f} requests a pod")
-    ratio = statistics.median(ours.rates) / statistics.median(theirs.rates)
-    share = statistics.mean(ours.requests) / statistics.mean(theirs.requests)
-    print(f"{name}: {ratio:.2f} times its pods/s (goal: >= 1), {share:.2f} times its requests (goal: <= 1)", flush=True)
-
-
-@contextlib.asynccontextmanager
-async def _manager(cluster: LocalCluster) -> AsyncIterator[None]:
-    await cluster.start_again(CONTROLLER_MANAGER)
-    try:
-        yield
-    finally:
-        await cluster.processes[CONTROLLER_MANAGER].stop()
-
-
-@contextlib.asynccontextmanager
-async def _builtin(kubeconfig: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Our controller as a process, ready."""
-    (port,) = free_ports(1)
-    command = shutil.which("builtin-controller", path=str(Path(sys.executable).parent)) or "builtin-controller"
-    arguments = ["--kubeconfig", str(kubeconfig), "--metrics-bind-address", f"127.0.0.1:{port}", "--log-level", "error"]
-    process = await asyncio.create_subprocess_exec(command, *arguments)
-    try:
-        while not await asyncio.to_thread(_ready, port):  # noqa: ASYNC110 - another process: nothing to await
-            await asyncio.sleep(0.05)
-        yield process
-    finally:
-        process.terminate()
-        await process.wait()
-
-
-def _ready(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
-
-
 def _large_job() -> None:
     with BackgroundFleet("embedded", FleetOptions(workers=0)) as fleet, tempfile.TemporaryDirectory() as directory:
         kubeconfig = Path(directory, "kubeconfig")
@@ -256,16 +120,27 @@ async def _cost(config: Json, kubeconfig: Path, count: int) -> tuple[float, floa
     spec = {"completionMode": "Indexed", "completions": count, "parallelism": _WIDE}
     async with (
         Client(Connection.from_kubeconfig(config), user_agent="bench") as client,
-        _builtin(kubeconfig) as process,
+        run_controller(kubeconfig) as pid,
     ):
-        before = _cpu_seconds(process.pid)
-        seconds = await _run(client, [spec])
-        return (_cpu_seconds(process.pid) - before) / count, count / seconds
+        before = cpu_seconds(pid)
+        _, seconds = await run_jobs(client, [spec], progress=_teller(count, pid))
+        return (cpu_seconds(pid) - before) / count, count / seconds
 
 
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def _teller(count: int, pid: int) -> Callable[[int], None]:
+    """Tells how far it is, ten times."""
+    started, spent = time.monotonic(), cpu_seconds(pid)
+    told, before = 0, (started, spent)
+
+    def tell(done: int) -> None:
+        nonlocal told, before
+        if done - told >= count / 10:
+            now = time.monotonic(), cpu_seconds(pid)
+            rate, cost = (done - told) / (now[0] - before[0]), (now[1] - before[1]) / (done - told) * 1000
+            print(f"  {done:,} of {count:,} in {now[0] - started:.0f} s, {rate:.0f} pods/s, {cost:.2f} ms", flush=True)
+            told, before = done, now
+
+    return tell
 
 
 if __name__ == "__main__":

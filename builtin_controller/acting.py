@@ -175,7 +175,12 @@ class Actor:
     async def release_pods(self, key: str, pods: Sequence[Pod]) -> tuple[set[str], list[Exception]]:
         """Take the tracking finalizers off. Gives the UIDs of the pods that have lost it, or are gone."""
         self._memory.expect_release(key, [pod.uid for pod in pods])
-        failed = await side_by_side(pods, lambda pod: self._patch(pod, REMOVE_FINALIZER), self._width)
+
+        async def release(pod: Pod) -> None:
+            await self._patch(pod, REMOVE_FINALIZER)
+            self._memory.confirm_release(key, pod.uid)
+
+        failed = await side_by_side(pods, release, self._width)
         released = {pod.uid for pod in pods}
         errors: list[Exception] = []
         for pod, error in failed:

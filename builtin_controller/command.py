@@ -2,9 +2,8 @@
 
 import asyncio
 import sys
-from collections.abc import Coroutine, Sequence
-from contextlib import AsyncExitStack, suppress
-from typing import Any
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 
 import prometheus_client
 import structlog
@@ -20,6 +19,7 @@ from multimirror.kube import (
     LeadershipLost,
     configure_logging,
     run,
+    serve,
 )
 
 _log = structlog.get_logger(__name__)
@@ -43,41 +43,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _serve(flags: Flags, stop: asyncio.Event) -> None:
-    connection = _connection(flags)
+    connection = Connection.own(flags.kubeconfig, flags.context, name="cluster")
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(
             Client(connection, concurrency=flags.concurrency, qps=flags.qps, burst=flags.burst, user_agent=COMPONENT)
         )
-        elector = _elector(flags, client) if flags.leader_elect else None
+        elector = None
+        if flags.leader_elect:
+            # Leadership must not wait behind work: its calls have a client of their own.
+            own = await stack.enter_async_context(Client(connection, concurrency=2, user_agent=COMPONENT))
+            elector = _elector(flags, own)
         writer = client.guarded(elector.check) if elector is not None else client
         controller = JobController(writer, flags.options, width=flags.concurrency)
-        if flags.metrics_host is not None:
-            health = HealthServer(flags.metrics_host, flags.metrics_port)
-            health.add_ready_check("caches", lambda: None if controller.has_synced else "not filled yet")
-            await stack.enter_async_context(health)
-            _log.info("serves metrics and health", host=health.host, port=health.port)
-        await stack.enter_async_context(controller.following())
-        await _until(stop, elector.run(controller.work) if elector is not None else controller.work(), controller)
-
-
-async def _until(stop: asyncio.Event, work: Coroutine[Any, Any, None], controller: JobController) -> None:
-    """Work until told to stop; then let the syncs that run come to their end, and give the Lease back."""
-    working = asyncio.ensure_future(work)
-    told = asyncio.ensure_future(stop.wait())
-    try:
-        await asyncio.wait([working, told], return_when=asyncio.FIRST_COMPLETED)
-        controller.stop()
-        if not controller.working and not working.done():
-            working.cancel()  # it waits for its caches or its turn, and has nothing to finish
-        with suppress(asyncio.CancelledError):
-            await working
-    finally:
-        told.cancel()
-        working.cancel()
-
-
-def _connection(flags: Flags) -> Connection:
-    return Connection.from_kubeconfig(flags.kubeconfig, context=flags.context, name="cluster")
+        health = HealthServer(flags.metrics_host, flags.metrics_port) if flags.metrics_host is not None else None
+        await serve(controller, stop, health=health, elector=elector)
 
 
 def _elector(flags: Flags, client: Client) -> LeaderElector:

@@ -71,7 +71,7 @@ class JobController:
             options=options,
             clock=clock,
         )
-        orphans = Orphans(self._jobs, self._pods, ledger, actor, options)
+        orphans = Orphans(self._jobs, self._pods, ledger, memory, actor, options)
         Triggers(
             jobs=self._jobs,
             pods=self._pods,

@@ -2,7 +2,7 @@
 
 - expectations: how many creations and deletions the pod cache has still to show. Until it has, no pods are created or
   deleted again. They lapse after some minutes, in case an event was never delivered.
-- removing: pods whose tracking finalizer we took off, though the cache may still show it
+- removing: pods whose tracking finalizer we take off, or took off though the cache still shows it
 - records: failures since the last success, for the back-off
 - finished: Jobs that we finished, though the cache may still show them running
 - writes: the newest version of a pod or Job that we wrote; a sync waits for caches that are older (read your writes)
@@ -39,7 +39,7 @@ class Memory:
     def __init__(self, lifetime: float) -> None:
         self._lifetime = lifetime
         self._expectations: dict[str, _Expectation] = {}
-        self._removing: dict[str, set[str]] = {}
+        self._removing: dict[str, dict[str, bool]] = {}  # UIDs of pods; whether the server has done it
         self._records: dict[str, Record] = {}
         self._finished: set[str] = set()
         self._writes: dict[str, _Writes] = {}
@@ -67,13 +67,23 @@ class Memory:
 
     def expect_release(self, key: str, uids: Iterable[str]) -> None:
         """The tracking finalizers of these pods are about to go."""
-        self._removing.setdefault(key, set()).update(uids)
+        self._removing.setdefault(key, {}).update(dict.fromkeys(uids, False))
+
+    def confirm_release(self, key: str, uid: str) -> None:
+        """The server has taken it off. The cache may have shown that already."""
+        uids = self._removing.get(key)
+        if uids is not None and uid in uids:
+            uids[uid] = True
+
+    def is_released(self, key: str, uid: str) -> bool:
+        """The server has taken it off, though the cache still shows it."""
+        return self._removing.get(key, {}).get(uid, False)
 
     def released(self, key: str, uid: str) -> None:
         """The cache shows the pod without it, or the attempt failed."""
         uids = self._removing.get(key)
         if uids is not None:
-            uids.discard(uid)
+            uids.pop(uid, None)
             if not uids:
                 del self._removing[key]
 

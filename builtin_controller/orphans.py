@@ -1,6 +1,7 @@
 """Tracking finalizers that nobody else will take off: of pods without a Job, or whose Job is gone or finished.
 
 A key is one pod (`pod ns/name`) or everything that a finished or deleted Job selected (`selector ns {...}`).
+A pod that the Job's last sync has freed is left alone, though the cache may not show that yet.
 """
 
 import orjson
@@ -9,6 +10,7 @@ import structlog
 from builtin_controller.acting import Actor
 from builtin_controller.claiming import REMOVE_FINALIZER
 from builtin_controller.ledger import Ledger
+from builtin_controller.memory import Memory
 from builtin_controller.options import Options
 from builtin_controller.pods import Pod, controller_of
 from multimirror.batch import Json, is_finished
@@ -30,10 +32,13 @@ def selector_key(job: Json) -> str:
 class Orphans:
     """Frees pods that wait for a Job which will not come."""
 
-    def __init__(self, jobs: Informer, pods: Informer, ledger: Ledger, actor: Actor, options: Options) -> None:
+    def __init__(  # noqa: PLR0917 - the controller's parts, by their names
+        self, jobs: Informer, pods: Informer, ledger: Ledger, memory: Memory, actor: Actor, options: Options
+    ) -> None:
         self._jobs = jobs
         self._pods = pods
         self._ledger = ledger
+        self._memory = memory
         self._actor = actor
         self._options = options
 
@@ -61,7 +66,10 @@ class Orphans:
             return True
         if controller.get("kind") != "Job" or controller.get("apiVersion") != "batch/v1":
             return False
-        job = self._jobs.get(f"{pod.namespace}/{controller['name']}")
+        key = f"{pod.namespace}/{controller['name']}"
+        if self._memory.is_released(key, pod.uid):
+            return False
+        job = self._jobs.get(key)
         if job is None or job["metadata"]["uid"] != controller["uid"]:
             return True
         if self._options.foreign((job.get("spec") or {}).get("managedBy")):

@@ -263,8 +263,10 @@ class Pods:
         return run
 
     def _tell(self, known: _Known, pod: Object) -> None:
-        """Followers of a log go home when its container has ended."""
+        """Followers of a log go home when its container has ended; who ended without having started tried, too."""
         if pod["status"].get("phase") in life.TERMINAL:
+            if known.memory.tries == 0:
+                known.memory.tries = self._tries.before(pod) + 1
             for log in known.logs:
                 log.end()
 

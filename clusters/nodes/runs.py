@@ -16,6 +16,8 @@ from clusters.nodes.behaviour import Behaviour
 Json = dict[str, Any]
 FOREVER: Final = float("inf")
 KILLED: Final = 137
+_BATCH: Final = "batch.kubernetes.io/"
+_FAILURES: Final = (f"{_BATCH}job-index-failure-count", f"{_BATCH}job-index-ignored-failure-count")
 
 
 class Ending(Enum):
@@ -110,7 +112,9 @@ def resumed(pod: Json, behaviour: Behaviour, tries: int, now: float) -> Simulate
 class Tries:
     """Counts the tries of the same work: pods of one owner and, for Indexed Jobs, one index.
 
-    A pod's number is given when it first starts and stays with it. The oldest are forgotten past `limit`.
+    A pod's number is given when it first starts (or ends without) and stays with it. Where the Job controller has
+    written on the pod how many failures of its index came before, it is at least that: this node may not have seen
+    them. The oldest are forgotten past `limit`.
     """
 
     def __init__(self, limit: int = 100_000) -> None:
@@ -123,8 +127,10 @@ class Tries:
         owner = next((ref["uid"] for ref in meta.get("ownerReferences", ()) if ref.get("controller")), None)
         if owner is None:
             return 0
-        index = (meta.get("annotations") or {}).get("batch.kubernetes.io/job-completion-index", "")
-        earlier = self._next.pop((owner, index), 0)
+        annotations = meta.get("annotations") or {}
+        index = annotations.get(f"{_BATCH}job-completion-index", "")
+        told = sum(int(text) for name in _FAILURES if (text := annotations.get(name, "")).isdecimal())
+        earlier = max(self._next.pop((owner, index), 0), told)
         self._next[owner, index] = earlier + 1
         if len(self._next) > self._limit:
             del self._next[next(iter(self._next))]

@@ -172,6 +172,11 @@ class Dispatcher:
         informers = (self._namespaces, self._queues, self._clusters, self._secrets, self.originals.informer)
         return all(informer.has_synced for informer in informers)
 
+    @property
+    def working(self) -> bool:
+        """Whether something may be in progress."""
+        return self.ready.is_set()
+
     async def synced(self) -> None:
         """Wait until there is a true picture: our own caches, and each worker tried once (or given up on for now)."""
         for informer in (self._namespaces, self._queues, self._clusters, self._secrets, self.originals.informer):

@@ -33,6 +33,7 @@ from .own_writes import OwnWrites
 from .process import run
 from .queue import BULK, LIVE, QueueClosed, WorkQueue
 from .resource import Object, Resource, key_of, split_key
+from .serving import Service, serve
 from .transport import Response
 from .trimming import compact, drop_managed_fields
 from .watch import WatchEvent
@@ -71,6 +72,7 @@ __all__ = [
     "Resource",
     "Response",
     "ServerError",
+    "Service",
     "TerminalError",
     "TimedOut",
     "TooManyRequests",
@@ -83,5 +85,6 @@ __all__ = [
     "drop_managed_fields",
     "key_of",
     "run",
+    "serve",
     "split_key",
 ]

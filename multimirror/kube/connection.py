@@ -3,6 +3,7 @@
     Connection.from_kubeconfig(None)            a person's own: KUBECONFIG, exec plugins, files, everything
     Connection.strict(secret_bytes, name="w1")  from an API object: self-contained or refused (see kubeconfig.py)
     Connection.in_cluster()                     the service account of this pod
+    Connection.own(None)                        in a pod the latter, unless somebody says otherwise; else the first
 
 Making one does no network I/O and runs no program; that happens when a Client first uses it.
 """
@@ -56,6 +57,14 @@ class Connection:
         except OSError as error:
             raise ConfigError(f"{ca} cannot be read: {error.strerror}") from error
         return cls(name=name, server=server, namespace=own, tls=tls, credentials=TokenFile(account / "token"))
+
+    @classmethod
+    def own(cls, kubeconfig: Path | None = None, context: str | None = None, *, name: str) -> Self:
+        """The cluster that a process is for: what it was told, or what it is in, or what kubectl would talk to."""
+        inside = "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ
+        if kubeconfig is None and context is None and inside:
+            return cls.in_cluster(name=name)
+        return cls.from_kubeconfig(kubeconfig, context, name=name)
 
     @classmethod
     def _from_access(cls, access: Access, name: str | None) -> Self:

@@ -21,6 +21,7 @@ PODS = Resource("", "v1", "pods", "Pod")
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 
 
@@ -33,7 +34,15 @@ class Cluster:
     born: dict[str, str] = field(default_factory=dict)
     """The version at which each pod was created."""
 
-    async def run(self, name: str, *, policy: str = "Never", spec: Json | None = None, **annotations: str) -> Json:
+    async def run(
+        self,
+        name: str,
+        *,
+        policy: str = "Never",
+        spec: Json | None = None,
+        owner: Json | None = None,
+        **annotations: str,
+    ) -> Json:
         """Create a pod that behaves as the annotations say."""
         pod = {
             "apiVersion": "v1",
@@ -41,6 +50,7 @@ class Cluster:
             "metadata": {
                 "name": name,
                 "annotations": {f"{PREFIX}{key.replace('_', '-')}": text for key, text in annotations.items()},
+                **({"ownerReferences": [owner]} if owner is not None else {}),
             },
             "spec": {
                 "restartPolicy": policy,
@@ -202,6 +212,19 @@ async def test_a_deleted_pod_that_is_held_says_how_it_ended_and_goes_when_let_go
     await cluster.client.patch(PODS, "held", {"metadata": {"finalizers": None}}, cluster.namespace)
     with pytest.raises(NotFound):
         await cluster.client.get(PODS, "held", cluster.namespace)
+
+
+async def test_a_pod_that_is_deleted_before_it_starts_has_tried(cluster: Cluster) -> None:
+    made = await cluster.client.create(CONFIG_MAPS, {"metadata": {"name": "owner"}}, cluster.namespace)
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": made["metadata"]["uid"]}
+    owner["controller"] = True
+    await cluster.run("first", start_after="1h", fail_first="1", owner=owner)
+    await cluster.life("first", lambda event: "nodeName" in event.object["spec"])
+    await cluster.client.delete(PODS, "first", cluster.namespace)
+    seen = await cluster.life("first", lambda event: event.type == "DELETED")
+    assert seen[-1].object["status"]["phase"] == "Failed"
+    await cluster.run("second", fail_first="1", owner=owner)
+    await cluster.phase("second", "Succeeded")
 
 
 async def test_a_pod_that_ignores_sigterm_is_killed_when_its_grace_ends(cluster: Cluster) -> None:

@@ -107,6 +107,8 @@ async def test_a_process_runs_jobs_and_stops_when_told(world: World, file: Path)
     assert 'job_controller_job_sync_duration_seconds_bucket{action="pods_created"' in text
     assert 'le="65.536"' in text
     assert 'workqueue_adds_total{name="job"}' in text
+    patches = [float(v) for k, v in values.items() if k.startswith("rest_client_requests_total") and "PATCH" in k]
+    assert sum(patches) == 2, "each pod is freed once"
 
 
 async def test_a_standby_takes_over(world: World, file: Path) -> None:

@@ -173,3 +173,16 @@ def test_finalizers_that_are_being_removed() -> None:
     assert memory.removing("k") == {"b"}
     memory.forget("k")
     assert memory.removing("k") == frozenset()
+
+
+def test_a_finalizer_that_the_server_took_off_is_gone_before_the_cache_shows_it() -> None:
+    memory = Memory(lifetime=300)
+    memory.expect_release("k", ["a", "b"])
+    assert not memory.is_released("k", "a")
+    memory.confirm_release("k", "a")
+    assert memory.is_released("k", "a")
+    assert not memory.is_released("k", "b")
+    memory.released("k", "a")
+    memory.confirm_release("k", "a")  # the cache was faster than the answer: nothing is remembered
+    assert not memory.is_released("k", "a")
+    assert memory.removing("k") == {"b"}

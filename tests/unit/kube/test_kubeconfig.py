@@ -197,6 +197,22 @@ async def test_inside_a_cluster_the_pods_service_account_is_used(
     assert await connection.credentials.authorization() == "Bearer mounted"
 
 
+def test_a_process_in_a_pod_uses_its_service_account_unless_told_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    with pytest.raises(ConfigError, match=r"serviceaccount/ca\.crt cannot be read"):
+        Connection.own(name="it")
+    named = tmp_path / "named"
+    with pytest.raises(ConfigError, match=f"there is no kubeconfig at {named}"):
+        Connection.own(named, name="it")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "listed"))
+    with pytest.raises(ConfigError, match=f"there is no kubeconfig at {tmp_path / 'listed'}"):
+        Connection.own(name="it")
+
+
 class TestExecPlugin:
     """A program of a person's own kubeconfig."""
 

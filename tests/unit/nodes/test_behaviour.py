@@ -51,5 +51,10 @@ def test_tries_are_counted_by_owner_and_index() -> None:
     assert [tries.before(of("a")) for _ in range(3)] == [0, 1, 2]
     assert [tries.before(of("b", index)) for index in ("0", "1", "0")] == [0, 0, 1]
     assert tries.before({"metadata": {}}) == 0
+    failed_before = of("b", "1")
+    failed_before["metadata"]["annotations"]["batch.kubernetes.io/job-index-failure-count"] = "2"
+    failed_before["metadata"]["annotations"]["batch.kubernetes.io/job-index-ignored-failure-count"] = "1"
+    assert tries.before(failed_before) == 3, "what the pod says of earlier failures counts, seen or not"
+    assert tries.before(of("b", "1")) == 4
     assert tries.before(of("c")) == 0
     assert tries.before(of("a")) == 0, "the oldest is forgotten past the limit"
