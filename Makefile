@@ -5,6 +5,7 @@
 # make fmt    format the code
 # make binaries  real control planes for the tests: downloaded, or built with Go; cached
 # make manifests  what is generated in deploy/: CustomResourceDefinitions, admission policies
+# make reference  docs/reference, from the code
 # make soak   a day in a minute: caches whose watches expire all the time
 # make bench  the promises about speed, measured
 
@@ -14,7 +15,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo fleet test check fmt soak bench binaries manifests clean
+.PHONY: help venv demo fleet test check fmt soak bench binaries manifests reference clean
 
 help:
 	@sed -n 's/^# //p' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +55,9 @@ fmt: $(STAMP)
 manifests: $(STAMP)
 	$(BIN)/python -m multimirror.api deploy/crds
 	$(BIN)/python -m multimirror.admission deploy/admission/policies.yaml
+
+reference: $(STAMP)
+	$(BIN)/python -m docs.generator docs/reference
 
 soak: $(STAMP)
 	MULTIMIRROR_SOAK_SECONDS=60 $(BIN)/pytest tests/soak -rA --timeout 300

@@ -38,8 +38,8 @@ class Flags:
 
 def parse(arguments: Sequence[str] | None = None) -> Flags:
     """Read the command line; what is wrong with it is told on stderr, with exit code 2."""
-    parser = _parser()
-    given = parser.parse_args(arguments)
+    line = parser()
+    given = line.parse_args(arguments)
     try:
         gates, unknown = _gates(given.feature_gates)
         options = Options(
@@ -56,7 +56,7 @@ def parse(arguments: Sequence[str] | None = None) -> Flags:
         host, port = _address(given.metrics_bind_address)
         _check_lease(given)
     except ValueError as error:
-        parser.error(str(error))
+        line.error(str(error))
     return Flags(
         options=options,
         kubeconfig=given.kubeconfig,
@@ -138,14 +138,15 @@ def _address(text: str) -> tuple[str | None, int]:
     return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - what ":8080" means
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    line = argparse.ArgumentParser(
         prog="builtin-controller",
         description="Runs the Jobs of a cluster whose own Job controller is switched off.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     default = Options()
-    add = parser.add_argument
+    add = line.add_argument
     add("--kubeconfig", type=Path, help="a kubeconfig file; without it $KUBECONFIG, then the pod's own service account")
     add("--context", help="the context of the kubeconfig to use instead of its current one")
     add("--namespace", help="serve one namespace only")
@@ -202,4 +203,4 @@ def _parser() -> argparse.ArgumentParser:
     add("--leader-elect-resource-namespace", default="kube-system", help="the Lease's namespace")
     add("--log-format", choices=("json", "text"), default="json")
     add("--log-level", choices=("debug", "info", "warning", "error"), default="info")
-    return parser
+    return line

@@ -20,8 +20,11 @@ from multimirror.batch.types import Json, clone
 
 OUR_DOMAIN: Final = "multimirror.dev/"
 ORIGIN_LABEL: Final = f"{OUR_DOMAIN}origin"
+"""On a copy, by us: which management cluster it comes from (the uid of its kube-system namespace)."""
 ORIGIN_UID_LABEL: Final = f"{OUR_DOMAIN}origin-uid"
+"""On a copy, by us: the uid of the Job that it is a copy of."""
 ATTEMPT_LABEL: Final = f"{OUR_DOMAIN}attempt"
+"""On a copy, by us: which attempt at the Job it is."""
 
 _NOT_FOR_THE_COPY: Final = ("managedBy", "suspend", "ttlSecondsAfterFinished")
 # Where kubectl, Argo CD, Flux, Helm, Rancher Fleet and the inventories of kpt and kubectl note what they applied.

@@ -6,9 +6,7 @@ refuse it then (tests/unit/api).
 
 import asyncio
 import json
-import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,10 +14,10 @@ import yaml
 
 from clusters.local.binaries import BinariesMissingError, find_kubectl
 from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, MirrorQueueSpec, SpecError, WorkerClusterSpec
-from multimirror.kube import Invalid
+from multimirror.kube import Invalid, Resource
+from tests.documents import blocks, documents
 from tests.e2e.admission.conftest import JOBS, Object, Server, our_object, unique
 
-GUIDE = Path(__file__).parents[3] / "docs" / "queues-and-workers.md"
 SECRET = {"secret": {"name": "east"}}
 RESOURCES = {"WorkerCluster": WORKER_CLUSTERS, "MirrorQueue": MIRROR_QUEUES}
 READERS: dict[str, Callable[[Object], object]] = {
@@ -95,17 +93,24 @@ async def test_an_object_that_says_everything_is_stored_as_it_is(server: Server,
     READERS[kind](made)
 
 
-async def test_the_examples_in_the_guide_are_accepted_as_they_are(server: Server) -> None:
-    examples = [yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", GUIDE.read_text(), re.DOTALL)]
-    kinds = {**RESOURCES, "Job": JOBS}
-    assert [example["kind"] for example in examples] == list(kinds)
-    for example in examples:
-        resource = kinds[example["kind"]]
-        where = resource.path("default" if resource.namespaced else None)
-        params = {"dryRun": "All", "fieldValidation": "Strict"}
-        await server.client.request("POST", where, params, example)
-        if example["kind"] in READERS:
-            READERS[example["kind"]](example)
+CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob")
+EXAMPLES = [
+    pytest.param(example, id=f"{block} {example['kind']}")
+    for file in documents()
+    for block in blocks(file)
+    if block.language == "yaml"
+    for example in yaml.safe_load_all(block.text)
+    if isinstance(example, dict) and example.get("kind") in {*RESOURCES, "Job", "CronJob"}
+]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+async def test_every_example_in_the_documents_is_accepted_as_it_is(server: Server, example: Object) -> None:
+    resource = {**RESOURCES, "Job": JOBS, "CronJob": CRON_JOBS}[example["kind"]]
+    where = resource.path("default" if resource.namespaced else None)
+    await server.client.request("POST", where, {"dryRun": "All", "fieldValidation": "Strict"}, example)
+    if example["kind"] in READERS:
+        READERS[example["kind"]](example)
 
 
 @pytest.mark.parametrize(

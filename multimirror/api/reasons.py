@@ -1,0 +1,119 @@
+"""Every reason that a user can meet on a Job, a WorkerCluster or a MirrorQueue: what it means, and what to do.
+
+One table, from which the reference is made. A test holds it to the code: what is said there is here, and the other way
+round.
+"""
+
+from typing import Final, NamedTuple
+
+
+class Reason(NamedTuple):
+    """One CamelCase word, in words."""
+
+    means: str
+    remedy: str
+
+
+EVENTS: Final = {
+    "Waiting": Reason(
+        "The Job has no worker yet. The message names every worker of its queue, and why not that one.",
+        "None if it only waits for room. Else see the reasons for waiting.",
+    ),
+    "Held": Reason(
+        "The Job has the annotation multimirror.dev/hold: it is not placed, as its user asked.",
+        "Remove the annotation, or set spec.suspend to false.",
+    ),
+    "Assigned": Reason("The Job was given to a worker; the message says which, and how it compared.", "None."),
+    "Refused": Reason(
+        "A worker would not take the copy: a policy, a missing namespace, or a Job of that name that is not ours.",
+        "None if another worker takes it; the one that refused is asked again after five minutes. Else put right on "
+        "the worker what the message says.",
+    ),
+    "WorkerLost": Reason(
+        "The Job's worker cannot be reached. The message says what happens, and when.",
+        "Bring the worker back, or let the queue's onWorkerLost do what it says.",
+    ),
+    "LeaseExpired": Reason(
+        "The worker did not hear from us for as long as the queue's fence allows, and ended the copy itself. The Job "
+        "is started again.",
+        "None. If it comes often: a longer fence.lease, or a better network.",
+    ),
+    "CopyVanished": Reason(
+        "Somebody deleted the copy on the worker while it ran. The Job is started again, as another attempt.",
+        "Find out who deletes Jobs there: a TTL of another tool, a person, a policy.",
+    ),
+    "CopyNotChanged": Reason(
+        "A change of the Job (suspend, parallelism, deadline, completions) did not reach the copy: the worker refuses "
+        "it, or changes it back.",
+        "Look for a webhook or a policy on the worker that does this.",
+    ),
+    "StatusRefused": Reason(
+        "What the worker says about the copy breaks the rules of the Job API, or this API server refused it. It was "
+        "not written.",
+        "Look at the copy on the worker: who writes its status?",
+    ),
+    "ManagedByIgnored": Reason(
+        "Another controller writes to this Job, although spec.managedBy names this one. It is not placed.",
+        "The management cluster must know spec.managedBy: Kubernetes 1.32 or newer.",
+    ),
+    "NotManaged": Reason(
+        "The Job asks for a queue, but spec.managedBy was not set when it was created. It runs on this cluster.",
+        "Put admission in place (webhook or policies), then delete the Job and create it again.",
+    ),
+}
+"""Events on Jobs of the management cluster, by reason."""
+
+WAITING: Final = {
+    "QueueMissing": Reason("There is no MirrorQueue of that name.", "Create it, or correct the Job's label."),
+    "QuotaExceeded": Reason(
+        "The queue runs as much as its quota allows.", "Wait, or raise the quota, or give the Job a higher priority."
+    ),
+    "NoWorkers": Reason(
+        "The queue has no worker clusters.", "Correct spec.workers of the MirrorQueue, or label WorkerClusters."
+    ),
+    "NoWorkerFits": Reason(
+        "Every worker of the queue has a reason against it now; the message names them all.",
+        "Wait for room, or put right what the message says (cordoned, not ready, no such namespace, ...).",
+    ),
+    "NeverFits": Reason(
+        "The Job asks for more than the whole quota, or than any worker has in all. It holds up nobody behind it.",
+        "Ask for less, or add a larger worker, or raise the quota.",
+    ),
+    "HeldUp": Reason(
+        "The queue is strict (StrictFIFO), and a Job before this one does not fit yet.",
+        "Wait, or set queueingStrategy to BestEffortFIFO.",
+    ),
+    "Invalid": Reason(
+        "A label or annotation of the Job cannot be read, or its namespace may not use the queue.",
+        "Correct what the message names.",
+    ),
+}
+"""Why a Job waits: in the event Waiting, and as status.head.reason of its MirrorQueue."""
+
+CONDITIONS: Final = {
+    "Ready": Reason("The worker takes Jobs; the queue can be used.", "None."),
+    "Connected": Reason("The worker answers, and our caches of it are filled.", "None."),
+    "Connecting": Reason("The worker was not tried yet.", "Wait a moment."),
+    "Reconnecting": Reason("Its credentials or its settings have changed.", "Wait a moment."),
+    "Cordoned": Reason("The worker takes no new Jobs, as spec.cordoned says.", "`multimirror uncordon NAME`."),
+    "InvalidSpec": Reason("The spec cannot be read; the message names the field.", "Correct it."),
+    "KubeconfigMissing": Reason("The Secret, its key or the file is not there.", "Create it; it is followed at once."),
+    "KubeconfigRefused": Reason(
+        "The kubeconfig is not self-contained (it names files, programs or proxies, or switches TLS verification off).",
+        "Make one with a token or a client certificate inline; `multimirror join` does.",
+    ),
+    "SameCluster": Reason("Another WorkerCluster is the same cluster.", "Delete one of the two."),
+    "PermissionDenied": Reason(
+        "The account lacks rights on the worker; the message lists them.", "Apply deploy/worker there."
+    ),
+    "Unreachable": Reason("No connection: refused, no route, name unknown.", "Check address and network."),
+    "TimedOut": Reason("No answer in time.", "Check the network, and the load of the worker's API server."),
+    "ServerError": Reason("The worker's API server failed.", "Look at the worker's control plane."),
+    "BadAnswer": Reason(
+        "What answers is no API server: a login page, a redirect, broken JSON.", "Check the address in the kubeconfig."
+    ),
+    "Unauthorized": Reason("The credentials are wrong or have expired.", "Make new ones; `multimirror join` again."),
+    "Forbidden": Reason("The account may not even look.", "Apply deploy/worker there."),
+    "InternalError": Reason("Something unexpected; the log has the trace.", "Report it, please."),
+}
+"""Reasons of the conditions Connected and Ready. Other errors of a worker appear under their own names."""
