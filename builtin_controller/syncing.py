@@ -24,14 +24,10 @@ from builtin_controller.pods import Pod, with_tracking_finalizer
 from builtin_controller.tracking import Outcome, Tracking, settle, track
 from builtin_controller.vocabulary import RECONCILING
 from multimirror.batch import Json, is_finished
-from multimirror.kube import Client, Informer, Invalid, NotFound, WorkQueue
+from multimirror.kube import Client, Informer, Invalid, NotFound, NotYet, WorkQueue
 
 _MODES: Final = frozenset({None, "Indexed", "NonIndexed"})
 _log = structlog.get_logger(__name__)
-
-
-class StaleCacheError(TimeoutError):
-    """A cache has not seen our last write yet; there is nothing wrong, and nothing to do but to come back."""
 
 
 class CannotAdoptError(Exception):
@@ -94,7 +90,7 @@ class Syncer:
         behind = parts.memory.behind(key, caches)
         if behind is not None:
             metrics.STALE_SKIPS.labels(*behind).inc()
-            raise StaleCacheError(f"the cache of {behind[1]} is older than what was written for Job {key}")
+            raise NotYet(f"the cache of {behind[1]} is older than what was written for Job {key}")
 
     async def _measured(self, job: Job) -> None:
         started = time.monotonic()

@@ -2,7 +2,7 @@
 
 from .client import Client, ObjectList
 from .connection import Connection
-from .controller import Controller, Reconcile, RequeueAfter, TerminalError
+from .controller import Controller, NotYet, Reconcile, RequeueAfter, TerminalError
 from .errors import (
     AlreadyExists,
     ApiError,
@@ -63,6 +63,7 @@ __all__ = [
     "LeaderElector",
     "LeadershipLost",
     "NotFound",
+    "NotYet",
     "Object",
     "ObjectList",
     "OwnWrites",

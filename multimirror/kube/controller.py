@@ -3,7 +3,8 @@
     reconcile(key) returns None             done; the key comes back when something happens
     reconcile(key) returns RequeueAfter(s)  done for now; look again in s seconds
     reconcile(key) raises TerminalError     it will not help to repeat it; the reconciler has told the user why
-    reconcile(key) raises anything else     back-off, then again
+    reconcile(key) raises NotYet            back-off, then again; nothing is wrong, so that nobody is told
+    reconcile(key) raises anything else     back-off, then again, and a warning
 
 A reconcile that hangs holds one worker and its own key, nothing else; `timeout` ends it. Stopping closes the intake
 and lets the reconciles that run come to their end.
@@ -31,6 +32,10 @@ class RequeueAfter:
 
 class TerminalError(KubeError):
     """Repeating would not help: bad input that was told to its user."""
+
+
+class NotYet(KubeError):  # noqa: N818 - not a fault
+    """What this needs is on its way: come back after a while."""
 
 
 Reconcile = Callable[[str], Awaitable[RequeueAfter | None]]
@@ -103,6 +108,8 @@ class Controller:
             return "terminal_error"
         except LeadershipLost as error:
             _log.info("stopped in the middle of a key", error=str(error))
+        except NotYet as error:
+            _log.debug("too early", reason=str(error), retry_in=round(queue.retry(key), 2))
         except (ApiError, TimeoutError) as error:
             self._again(key, str(error) or f"took more than {self._timeout:g} s")
         except Exception as error:  # noqa: BLE001 - a fault with one key must not end the work on all the others

@@ -375,7 +375,7 @@ class TestTrust:
         tls = tls_context(ours.cert_pem.bytes())
         async with (
             running(context) as server,
-            Client(server.connection(tls=tls, credentials=Static("Bearer secret")), timeout=1) as client,
+            Client(server.connection(tls=tls, credentials=Static("Bearer secret")), timeout=20) as client,
         ):
             server.then_answer(200, a_thing("a"))
             with pytest.raises(Unreachable, match=r"cluster worker-1: the certificate of .* is not to be trusted") as e:
@@ -423,7 +423,7 @@ class TestTrust:
         async with running(context) as hidden:
             hidden.then_answer(200, a_thing("a"))
             by = f"http://me:pw@127.0.0.1:{server.port}"
-            async with Client(hidden.connection(tls=tls, proxy=by), timeout=1) as client:
+            async with Client(hidden.connection(tls=tls, proxy=by), timeout=20) as client:
                 if let_in:
                     assert await read(client) == a_thing("a")
                 else:

@@ -29,7 +29,7 @@ def _restored() -> Iterator[None]:
 
 async def fetch(health: HealthServer, path: str) -> tuple[int, str]:
     """What a person sees with curl."""
-    async with Client(Connection(name="health", server=f"http://127.0.0.1:{health.port}"), timeout=1) as client:
+    async with Client(Connection(name="health", server=f"http://127.0.0.1:{health.port}"), timeout=20) as client:
         try:
             response = await client.request("GET", path)
         except Exception as error:  # noqa: BLE001

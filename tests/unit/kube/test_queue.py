@@ -4,8 +4,9 @@ import asyncio
 import itertools
 
 import pytest
+from structlog.testing import capture_logs
 
-from multimirror.kube import BULK, LIVE, Controller, QueueClosed, RequeueAfter, TerminalError, WorkQueue
+from multimirror.kube import BULK, LIVE, Controller, NotYet, QueueClosed, RequeueAfter, TerminalError, WorkQueue
 from tests.unit.kube.virtual_time import virtual_time
 
 
@@ -194,6 +195,27 @@ async def test_the_result_of_a_reconcile_says_when_the_key_comes_back() -> None:
     gaps = [b - a for a, b in itertools.pairwise(times["broken"])]
     assert 8 < len(times["broken"]) < 16
     assert gaps[-1] > 100 * gaps[0]
+
+
+@virtual_time
+async def test_who_comes_too_early_comes_back_and_nobody_is_warned() -> None:
+    calls = 0
+
+    async def reconcile(_: str) -> None:
+        nonlocal calls
+        calls += 1
+        if calls < 3:
+            raise NotYet("the cache is behind")
+
+    controller = Controller("c", reconcile)
+    controller.queue.add("k")
+    with capture_logs() as logs:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(controller.run())
+            await asyncio.sleep(10)
+            controller.stop()
+    assert calls == 3
+    assert "warning" not in {entry["log_level"] for entry in logs}
 
 
 def test_keys_that_are_due_almost_at_once_come_on_the_fast_event_loop_too() -> None:
