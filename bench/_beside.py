@@ -30,9 +30,9 @@ from multimirror.kube import Client, Connection, Resource
 _ROUNDS: Final = int(os.environ.get("BENCH_ROUNDS", "4"))
 _QUIET: Final = 1.0  # seconds without a request: everything has been told
 _ACCOUNT: Final = "builtin-controller"
-_THEIRS: Final = "kube-controller-manager"
-_OURS: Final = "builtin-controller"
-_AGENTS: Final = {_THEIRS: "kube-controller-manager", _OURS: "job-controller"}
+THEIRS: Final = "kube-controller-manager"
+OURS: Final = "builtin-controller"
+_AGENTS: Final = {THEIRS: "kube-controller-manager", OURS: "job-controller"}
 _CLEARED: Final = (
     JOBS,
     Resource("", "v1", "pods", "Pod"),
@@ -61,8 +61,11 @@ class Figures:
     """Milliseconds of CPU time a pod, of the API server and etcd."""
 
 
-async def side_by_side(workloads: dict[str, list[Json]]) -> None:
-    """Measure, and print every turn and the ratios."""
+async def side_by_side(
+    workloads: dict[str, list[Json]], rounds: int = _ROUNDS, say: Callable[[str], None] = print
+) -> dict[str, dict[str, Figures]]:
+    """Measure, and tell every turn and the ratios; gives the figures of each workload, by contender."""
+    found: dict[str, dict[str, Figures]] = {}
     options = LocalOptions(
         workers=0,
         controllers=("job-controller",),
@@ -78,19 +81,20 @@ async def side_by_side(workloads: dict[str, list[Json]]) -> None:
             kubeconfig = Path(directory, "kubeconfig")
             _write(kubeconfig, await _account(cluster))
             turns: dict[str, Turn] = {
-                _THEIRS: lambda: _manager(cluster),
-                _OURS: lambda: run_controller(kubeconfig),
+                THEIRS: lambda: _manager(cluster),
+                OURS: lambda: run_controller(kubeconfig),
             }
             for name, specs in workloads.items():
-                figures = {contender: Figures() for contender in turns}
-                for number in range(_ROUNDS):
+                figures = found[name] = {contender: Figures() for contender in turns}
+                for number in range(rounds):
                     order = list(turns) if number % 2 == 0 else list(reversed(turns))
                     for contender in order:
                         async with turns[contender]() as pid:
                             namespace = await _measure(cluster, specs, figures[contender], contender, pid)
                         await _clear(cluster, namespace)
-                        print(f"{name}, round {number + 1}: {contender} {_last(figures[contender])}", flush=True)
-                _report(name, figures)
+                        say(f"{name}, round {number + 1}: {contender} {_last(figures[contender])}")
+                _report(name, figures, say)
+    return found
 
 
 async def _measure(cluster: LocalCluster, specs: list[Json], figures: Figures, contender: str, pid: int) -> str:
@@ -181,13 +185,13 @@ def _last(figures: Figures) -> str:
     )
 
 
-def _report(name: str, figures: dict[str, Figures]) -> None:
-    theirs, ours = figures[_THEIRS], figures[_OURS]
+def _report(name: str, figures: dict[str, Figures], say: Callable[[str], None]) -> None:
+    theirs, ours = figures[THEIRS], figures[OURS]
     ratio = statistics.median(ours.rates) / statistics.median(theirs.rates)
     share = statistics.mean(ours.requests) / statistics.mean(theirs.requests)
     server = statistics.median(ours.server) / statistics.median(theirs.server)
-    print(f"{name}: {ratio:.2f} times its pods/s (goal: >= 1), {share:.3f} times its requests a pod (goal: <= 1)")
-    print(f"{name}: {server:.2f} times the server's CPU time a pod (medians of {_ROUNDS} rounds)", flush=True)
+    say(f"{name}: {ratio:.2f} times its pods/s (goal: >= 1), {share:.3f} times its requests a pod (goal: <= 1)")
+    say(f"{name}: {server:.2f} times the server's CPU time a pod (medians of {len(ours.rates)} rounds)")
 
 
 @contextlib.asynccontextmanager

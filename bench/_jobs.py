@@ -76,7 +76,7 @@ async def run_controller(kubeconfig: Path) -> AsyncIterator[int]:
     arguments = ["--kubeconfig", str(kubeconfig), "--metrics-bind-address", f"127.0.0.1:{port}", "--log-level", "error"]
     process = await asyncio.create_subprocess_exec(command, *arguments)
     try:
-        while not await asyncio.to_thread(_ready, port):  # noqa: ASYNC110 - another process: nothing to await
+        while not await asyncio.to_thread(_ready, port):
             await asyncio.sleep(0.05)
         yield process.pid
     finally:

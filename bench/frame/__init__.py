@@ -1,0 +1,1 @@
+"""What every part of the bench stands on: generator, fleets, meters, results, report, plots, range check."""
