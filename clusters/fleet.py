@@ -78,6 +78,10 @@ class Fleet(abc.ABC):
     async def stop(self) -> None:
         """Stop and remove everything that `start` made, however far it came."""
 
+    async def host_address(self) -> str:
+        """Where the API servers of this fleet reach this host: a webhook listens there."""
+        return "127.0.0.1"
+
     def clusters(self) -> list[Cluster]:
         """All of them, management first."""
         return [self.management, *self.workers.values()]

@@ -60,6 +60,18 @@ class KindCluster:
     async def load(self, image: str) -> None:
         await run("kind", "load", "docker-image", image, "--name", self.kind_name, seconds=_CREATE_SECONDS)
 
+    async def pause(self) -> None:
+        """Everything in it stands still, as in a power failure, until `resume`."""
+        await run("docker", "pause", self._container)
+
+    async def resume(self) -> None:
+        """After `pause`."""
+        await run("docker", "unpause", self._container)
+
+    @property
+    def _container(self) -> str:
+        return f"{self.kind_name}-control-plane"
+
     async def delete(self) -> None:
         await run("kind", "delete", "cluster", "--name", self.kind_name, seconds=_CREATE_SECONDS)
 
@@ -107,6 +119,17 @@ class KindFleet(Fleet):
         if not (self._options.keep and self._complete):
             await asyncio.gather(*(cluster.delete() for cluster in self._begun))
         self._begun = []
+
+    async def host_address(self) -> str:
+        """The host's end of the network that kind's containers are in."""
+        form = "{{range .IPAM.Config}}{{.Gateway}} {{end}}"
+        found = (await run("docker", "network", "inspect", "kind", "--format", form)).split()
+        addresses = [address for address in found if ":" not in address]
+        if not addresses:
+            raise NotPossibleError(
+                "Docker's network `kind` has no IPv4 gateway by which clusters could reach this host"
+            )
+        return addresses[0]
 
     async def remove(self) -> None:
         """Delete all clusters of that prefix and size, whoever made them: the end of a fleet that was kept."""

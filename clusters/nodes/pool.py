@@ -70,6 +70,8 @@ class SimulatedNodes:
         self._stack = contextlib.AsyncExitStack()
         self._tasks: asyncio.TaskGroup | None = None
         self._crashes: dict[str, asyncio.Event] = {}
+        self._power = asyncio.Event()
+        self._power.set()
         rules = PodRules(
             default_duration=self.options.default_duration,
             backoff=life.Backoff(base=self.options.restart_backoff),
@@ -101,6 +103,16 @@ class SimulatedNodes:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._stack.aclose()
+
+    def switch_off(self) -> None:
+        """All nodes go down at once, as in a power failure, until `switch_on`: no container runs any more."""
+        self._power.clear()
+        for machine in self.machines.values():
+            self._crash(machine, 0.0)
+
+    def switch_on(self) -> None:
+        """They come back and find their containers gone."""
+        self._power.set()
 
     async def _run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -174,6 +186,7 @@ class SimulatedNodes:
         for_good = machine.down_for == float("inf")
         await self._node_status(machine, {"conditions": [silent(time.time())]})
         await asyncio.sleep(self.options.lost_after if for_good else machine.down_for)
+        await self._power.wait()
         if for_good:
             await self._replace(machine)
             return

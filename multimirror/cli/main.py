@@ -15,9 +15,13 @@ from multimirror.cli.errors import CommandError, Exit
 COMMANDS: Final = {
     "See it": {
         "demo": "A fleet on this machine, and a few dozen Jobs on it.",
+        "fleet": "Clusters on this machine to try things out on.",
     },
     "The controller": {
         "run": "Run the dispatcher.",
+    },
+    "The command line itself": {
+        "completion": "Completion for bash, zsh and fish.",
     },
 }
 _HELP: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -48,15 +52,15 @@ def cli() -> None:
     """Runs ordinary Kubernetes Jobs on whichever worker cluster has room, and mirrors their status back."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code."""
+def main(arguments: Sequence[str] | None = None, name: str = "multimirror") -> int:
+    """Run one command; returns its exit code. `name`: how it was called."""
     try:
-        result = cli.main(arguments, prog_name="multimirror", standalone_mode=False)
+        result = cli.main(arguments, prog_name=name, complete_var="_MULTIMIRROR_COMPLETE", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message())
         return Exit.USAGE
     except click.UsageError as error:
-        where = error.ctx.command_path if error.ctx is not None else "multimirror"
+        where = error.ctx.command_path if error.ctx is not None else name
         usage = CommandError(error.format_message(), f"See `{where} --help`.", code=Exit.USAGE)
         usage.show()
         return Exit.USAGE

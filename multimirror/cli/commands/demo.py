@@ -1,6 +1,7 @@
 """`multimirror demo`: the flags of the demonstration."""
 
 import asyncio
+from pathlib import Path
 
 import click
 
@@ -18,14 +19,21 @@ Examples:
 @click.command(epilog=EXAMPLES)
 @click.option(
     "--fleet",
-    type=click.Choice(["embedded", "local"]),
+    type=click.Choice(["embedded", "local", "kind"]),
     default="embedded",
     show_default=True,
     help="What the clusters are made of.",
 )
 @click.option("--workers", type=click.IntRange(1), default=3, show_default=True, help="How many worker clusters.")
 @click.option("--keep", is_flag=True, help="Leave the fleet up until Ctrl-C, to look around in it.")
-def command(fleet: str, workers: int, *, keep: bool) -> int:
+@click.option(
+    "--directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("~/.multimirror/demo"),
+    show_default=True,
+    help="With --keep: where kubeconfigs are written.",
+)
+def command(fleet: str, workers: int, *, keep: bool, directory: Path) -> int:
     """A fleet on this machine, and a few dozen Jobs on it.
 
     Brings up a management cluster and workers on this machine, lets a few dozen Jobs run, cuts a worker off on the way,
@@ -35,7 +43,7 @@ def command(fleet: str, workers: int, *, keep: bool) -> int:
     from multimirror.cli.demonstration import demo  # noqa: PLC0415 - nor this
 
     try:
-        return asyncio.run(demo(fleet, workers, keep=keep))
+        return asyncio.run(demo(fleet, workers, keep=keep, directory=directory.expanduser().resolve()))
     except KubeError as error:
         raise told(error) from error
     except (FleetError, OSError) as error:

@@ -1,7 +1,8 @@
 """`multimirror run`: the flags of the dispatcher as a process."""
 
+import asyncio
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import click
 import prometheus_client
@@ -9,20 +10,25 @@ import prometheus_client
 from multimirror.admission import PATH, Registration, Service
 from multimirror.api import MANAGED_BY
 from multimirror.cli.admitting import AdmissionSettings
+from multimirror.cli.configuring import Configurable, as_yaml, effective, setting
 from multimirror.cli.connecting import SYSTEM_NAMESPACE
-from multimirror.cli.errors import Exit, told
-from multimirror.cli.running import Settings, serve
+from multimirror.cli.errors import CommandError, Exit, told
+from multimirror.cli.output import show
+from multimirror.cli.prerequisites import examine, rights
+from multimirror.cli.running import LEASE, Settings, serve
 from multimirror.dispatch import DispatcherOptions
-from multimirror.kube import KubeError, LeadershipLost, configure_logging, run
+from multimirror.kube import Client, Connection, KubeError, LeadershipLost, configure_logging, run
 
+_PREFIX: Final = "MULTIMIRROR_RUN"
+_CHECK_SECONDS: Final = 15.0
 EXAMPLES = """\b
 Examples:
-  multimirror run --kubeconfig management.yaml --no-leader-election
   multimirror run --admission-service multimirror
+  multimirror run --config multimirror.yaml --check
 """
 
 
-class Address(click.ParamType[tuple[str, int]]):
+class Address(click.ParamType):
     """HOST:PORT, or :PORT for every address of this host."""
 
     name = "[host]:port"
@@ -34,55 +40,107 @@ class Address(click.ParamType[tuple[str, int]]):
         if isinstance(value, tuple):
             return value
         host, _, port = value.rpartition(":")
-        if not port.isdigit():
+        if not port.isdigit() or int(port) > 65535:
             self.fail(f"{value!r} has no port; write :8080 or 127.0.0.1:8080", param, ctx)
         return host or "0.0.0.0", int(port)  # noqa: S104 - kubelets, Prometheus and API servers are outside the pod
 
 
-@click.command(epilog=EXAMPLES)
-@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Of the management cluster.  [default: as kubectl]")
-@click.option("--context", help="The kubeconfig's context.  [default: the current one]")
-@click.option("--identity", help="Our name as a candidate for leadership.  [default: the host's, and a number]")
-@click.option("--no-leader-election", is_flag=True, help="Be the only one; nothing checks that it is so.")
+_FILE: Final = click.Path(path_type=Path)
+_CLUSTER, _WORK, _ADMISSION, _HEALTH = "Management cluster", "Work", "Admission webhook", "Health and logs"
+
+
+@click.command(cls=Configurable, epilog=EXAMPLES, context_settings={"auto_envvar_prefix": _PREFIX})
+@click.option("--check", is_flag=True, help="Check it and the cluster, print it, and end.")
 @click.option(
-    "--namespace", default=SYSTEM_NAMESPACE, show_default=True, help="Our own: Secrets of workers, the lease."
+    "-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", help="Print it like this.", show_default=True
 )
-@click.option(
+@setting(
+    "--kubeconfig",
+    type=_FILE,
+    metavar="FILE",
+    help="How to reach it.",
+    otherwise="as kubectl, or the pod's",
+    group=_CLUSTER,
+)
+@setting("--context", metavar="NAME", help="The kubeconfig's context.", otherwise="the current one", group=_CLUSTER)
+@setting("--namespace", default=SYSTEM_NAMESPACE, metavar="NAME", help="Our own.", group=_CLUSTER)
+@setting("--leader-election/--no-leader-election", default=True, help="One of several processes works.", group=_CLUSTER)
+@setting("--identity", metavar="NAME", help="Our name as a candidate.", otherwise="host and number", group=_CLUSTER)
+@setting("--managed-by", default=MANAGED_BY, metavar="NAME", help="Our mark on Jobs.", group=_WORK)
+@setting(
+    "--concurrency",
+    type=click.IntRange(1),
+    default=16,
+    metavar="N",
+    help="Calls in flight to our cluster.",
+    group=_WORK,
+)
+@setting(
+    "--worker-concurrency",
+    type=click.IntRange(1),
+    default=16,
+    metavar="N",
+    help="Calls in flight to each worker.",
+    group=_WORK,
+)
+@setting(
     "--kubeconfig-directory",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where WorkerClusters may name files.  [default: nowhere]",
+    metavar="DIR",
+    help="Where WorkerClusters may name files.",
+    otherwise="none",
+    group=_WORK,
 )
-@click.option(
-    "--managed-by", default=MANAGED_BY, show_default=True, help="The spec.managedBy of the Jobs that are ours."
+@setting("--admission-service", metavar="NAME", help="Serve it behind this Service of ours.", group=_ADMISSION)
+@setting("--admission-url", metavar="URL", help=f"Or at https://HOST:PORT{PATH}.", group=_ADMISSION)
+@setting(
+    "--admission-address",
+    type=Address(),
+    default=":9443",
+    metavar="ADDRESS",
+    help="Where it listens.",
+    group=_ADMISSION,
 )
-@click.option(
-    "--concurrency", type=click.IntRange(1), default=16, show_default=True, help="Calls in flight to our cluster."
+@setting(
+    "--health-address",
+    type=Address(),
+    default=":8080",
+    metavar="ADDRESS",
+    help="/healthz, /readyz and /metrics.",
+    group=_HEALTH,
 )
-@click.option(
-    "--worker-concurrency", type=click.IntRange(1), default=16, show_default=True, help="Calls in flight to a worker."
+@setting(
+    "--log-format",
+    type=click.Choice(["json", "text"]),
+    default="json",
+    metavar="FORMAT",
+    help="json, or text for people.",
+    group=_HEALTH,
 )
-@click.option(
-    "--health-address", type=Address(), default=":8080", show_default=True, help="/healthz, /readyz and /metrics."
+@setting(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    metavar="LEVEL",
+    help="debug, info, warning or error.",
+    group=_HEALTH,
 )
-@click.option("--admission-service", help="Serve the admission webhook behind this Service of our namespace.")
-@click.option("--admission-url", help=f"Serve it at this URL, outside of the cluster: https://HOST:PORT{PATH}.")
-@click.option(
-    "--admission-address", type=Address(), default=":9443", show_default=True, help="Where the webhook listens."
-)
-@click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True)
-@click.option(
-    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
-)
-def command(log_format: Literal["json", "text"], log_level: str, **given: Any) -> int:
+@click.pass_context
+def command(
+    ctx: click.Context, log_format: Literal["json", "text"], log_level: str, *, check: bool, output: str, **given: Any
+) -> int:
     """Run the dispatcher.
 
-    Jobs of the management cluster get a worker, a copy there, and its status back. Ends with 1 when leadership was
-    lost: start it again.
+    Jobs of the management cluster get a worker, a copy there, and its status
+    back. A flag wins over the environment (MULTIMIRROR_RUN_LOG_LEVEL and so
+    on), and that over the file. Ends with 1 when leadership was lost.
     """
     settings = _settings(**given)
-    configure_logging(log_format, log_level)
-    prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types for it
     try:
+        if check:
+            return _check(ctx, settings, output)
+        configure_logging(log_format, log_level)
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types for it
         run(lambda stop: serve(settings, stop))
     except LeadershipLost:
         return Exit.NOT_SO
@@ -91,13 +149,40 @@ def command(log_format: Literal["json", "text"], log_level: str, **given: Any) -
     return Exit.OK
 
 
+def _check(ctx: click.Context, settings: Settings, output: str) -> int:
+    """The configuration on standard output, what was found on standard error."""
+    if output == "yaml":
+        click.echo(as_yaml(ctx))
+    else:
+        show({key: value for key, value, _ in effective(ctx)}, output)
+
+    async def ask() -> int:
+        namespace, lease = settings.dispatcher.namespace, LEASE if settings.leader_elect else None
+        wanted = rights(namespace, lease=lease, admission=settings.admission is not None)
+        connection = Connection.own(settings.kubeconfig, settings.context, name="management")
+        async with Client(connection, user_agent="multimirror-cli", timeout=_CHECK_SECONDS) as client:
+            findings = await examine(client, namespace, wanted)
+        for finding in findings:
+            if finding.good:
+                click.echo(f"ok: {finding.text}", err=True)
+        faults = [CommandError(finding.text, finding.remedy) for finding in findings if not finding.good]
+        for fault in faults:
+            fault.show()
+        return Exit.NOT_SO if faults else Exit.OK
+
+    return asyncio.run(ask())
+
+
 def _settings(**given: Any) -> Settings:
+    kubeconfig = given["kubeconfig"]
+    if kubeconfig is not None and not kubeconfig.exists():
+        raise CommandError(f"--kubeconfig: there is no file {kubeconfig}", code=Exit.USAGE)
     host, port = given["health_address"]
     return Settings(
-        kubeconfig=given["kubeconfig"],
+        kubeconfig=kubeconfig,
         context=given["context"],
         identity=given["identity"],
-        leader_elect=not given["no_leader_election"],
+        leader_elect=given["leader_election"],
         health_host=host,
         health_port=port,
         concurrency=given["concurrency"],

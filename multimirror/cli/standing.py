@@ -1,0 +1,126 @@
+"""multimirror standing on a fleet, as an operator would have installed it, for `multimirror fleet` and the demo.
+
+On the management cluster: our kinds, our namespace, admission by webhook, a WorkerCluster for each worker and some
+queues; Jobs of the namespace `default` that name no queue get the first. The dispatcher and the webhook run in this
+process. Everything is applied, so that a fleet whose state was kept comes back as it was.
+"""
+
+import asyncio
+import base64
+import contextlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import orjson
+
+from clusters.fleet import Fleet, Kubeconfig
+from multimirror.admission import NAMESPACES, PATH, AdmissionServer, Registration, Webhook
+from multimirror.api import DEFAULT_QUEUE_LABEL, MIRROR_QUEUES, READY, WORKER_CLUSTERS, crds
+from multimirror.batch import Json, find_condition
+from multimirror.cli.connecting import SYSTEM_NAMESPACE
+from multimirror.dispatch import Dispatcher, DispatcherOptions
+from multimirror.kube import ApiError, Change, Client, Connection, Informer, Resource
+from multimirror.workers import Pulse
+
+TEAM: Final = "default"
+"""The namespace whose Jobs need no label."""
+_SECRETS: Final = Resource("", "v1", "secrets", "Secret")
+_CRDS: Final = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
+_PATIENCE: Final = 120.0
+_MANAGER: Final = "multimirror-fleet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How it is to stand."""
+
+    queues: Mapping[str, Json] = field(default_factory=lambda: {"default": {}})
+    """The specs of the queues; the first is the default of the namespace `default`."""
+    pulse: Pulse = field(default_factory=Pulse)
+    ways: Mapping[str, Kubeconfig] = field(default_factory=dict)
+    """How the dispatcher is to reach workers, where that is not by their own kubeconfigs."""
+
+
+@contextlib.asynccontextmanager
+async def standing(fleet: Fleet, how: Standing) -> AsyncIterator[Client]:
+    """Gives a client of the management cluster; on entry every worker has been joined and the dispatcher works."""
+    connection = Connection.from_kubeconfig(fleet.management.kubeconfig, name=fleet.management.name)
+    options = DispatcherOptions(namespace=SYSTEM_NAMESPACE, pulse=how.pulse)
+    async with (
+        Client(connection, user_agent=_MANAGER) as client,
+        _installed(client, await fleet.host_address()),
+        Client(connection, user_agent="multimirror") as own,
+    ):
+        await _join(client, fleet, how)
+        async with Dispatcher(own, options):
+            await _ready(client, set(fleet.workers))
+            yield client
+
+
+@contextlib.asynccontextmanager
+async def _installed(client: Client, address: str) -> AsyncIterator[None]:
+    """Our kinds, our namespace, and admission."""
+    await _apply(client, NAMESPACES, SYSTEM_NAMESPACE, {})
+    for definition in crds():
+        await _apply(client, _CRDS, definition["metadata"]["name"], definition)
+    for resource in (WORKER_CLUSTERS, MIRROR_QUEUES):
+        await _served(client, resource)
+    namespaces, queues = Informer(client, NAMESPACES), Informer(client, MIRROR_QUEUES)
+    async with namespaces, queues, AdmissionServer(client, namespaces, queues, host=address, port=0) as server:
+        registration = Registration(url=f"https://{address}:{server.port}{PATH}")
+        async with Webhook(client, server, registration, secret=(SYSTEM_NAMESPACE, "admission")) as webhook:
+            async with asyncio.timeout(_PATIENCE):
+                await webhook.registered()
+            yield
+
+
+async def _served(client: Client, resource: Resource) -> None:
+    """A real API server takes a moment to serve a kind that was just defined, and says nothing when it does."""
+    async with asyncio.timeout(_PATIENCE):
+        while True:
+            with contextlib.suppress(ApiError):
+                await client.list(resource)
+                return
+            await asyncio.sleep(0.05)
+
+
+async def _join(client: Client, fleet: Fleet, how: Standing) -> None:
+    for name, cluster in fleet.workers.items():
+        data = base64.b64encode(orjson.dumps(how.ways.get(name, cluster.kubeconfig))).decode()
+        await _apply(client, _SECRETS, name, {"data": {"kubeconfig": data}}, SYSTEM_NAMESPACE)
+        await _apply(client, WORKER_CLUSTERS, name, {"spec": {"kubeconfig": {"secret": {"name": name}}}})
+    for name, spec in how.queues.items():
+        await _apply(client, MIRROR_QUEUES, name, {"spec": spec})
+    labels = {DEFAULT_QUEUE_LABEL: next(iter(how.queues))}
+    await _apply(client, NAMESPACES, TEAM, {"metadata": {"labels": labels}})
+
+
+async def _ready(client: Client, workers: set[str]) -> None:
+    """Until the dispatcher says that it can use every worker."""
+    waiting, done = set(workers), asyncio.Event()
+
+    def changed(change: Change) -> None:
+        conditions = (change.object.get("status") or {}).get("conditions") or ()
+        if (find_condition(conditions, READY) or {}).get("status") == "True":
+            waiting.discard(change.object["metadata"]["name"])
+        if not waiting:
+            done.set()
+
+    informer = Informer(client, WORKER_CLUSTERS)
+    informer.add_handler(changed)
+    async with informer, asyncio.timeout(_PATIENCE):
+        if workers:
+            await done.wait()
+
+
+async def _apply(client: Client, resource: Resource, name: str, obj: Json, namespace: str | None = None) -> None:
+    whole = {
+        **obj,
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {**obj.get("metadata", {}), "name": name},
+    }
+    await client.patch(resource, name, whole, namespace, patch_type="apply", field_manager=_MANAGER, force=True)
