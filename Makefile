@@ -1,11 +1,12 @@
 # make demo   a fleet on this machine, a few dozen Jobs on it, and a worker that is cut off; under a minute
-# make fleet  the same fleet to play with, until Ctrl-C
+# make fleet  a fleet to play with, until Ctrl-C
 # make test   every check and every test, in a virtual environment made on the way
 # make check  linters, types and the direction of imports
 # make fmt    format the code
 # make binaries  real control planes for the tests: downloaded, or built with Go; cached
 # make manifests  what is generated in deploy/: CustomResourceDefinitions, admission policies
 # make reference  docs/reference, from the code
+# make picture   docs/images, from the demo
 # make soak   a day in a minute: caches whose watches expire all the time
 # make bench  how fast we are, each figure beside its reference: about 20 minutes, on a machine that does nothing else
 # make bench-check  the ratios of the newest results against bench/ranges.toml, and against the run before
@@ -16,7 +17,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo fleet test check fmt soak bench bench-check binaries manifests reference clean
+.PHONY: help venv demo fleet test check fmt soak bench bench-check binaries manifests reference picture clean
 
 help:
 	@sed -n 's/^# //p' $(firstword $(MAKEFILE_LIST))
@@ -47,7 +48,7 @@ demo: $(STAMP)
 	$(BIN)/multimirror demo
 
 fleet: $(STAMP)
-	$(BIN)/python -m clusters up
+	$(BIN)/multimirror fleet up
 
 fmt: $(STAMP)
 	$(BIN)/ruff format .
@@ -59,6 +60,9 @@ manifests: $(STAMP)
 
 reference: $(STAMP)
 	$(BIN)/python -m docs.generator docs/reference
+
+picture: $(STAMP)
+	$(BIN)/python -m docs.generator.picture docs/images/demo.svg
 
 soak: $(STAMP)
 	MULTIMIRROR_SOAK_SECONDS=60 $(BIN)/pytest tests/soak -rA --timeout 300

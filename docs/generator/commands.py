@@ -85,6 +85,8 @@ def _default(option: click.Option, context: click.Context) -> str:
     said = (option.help or "").rpartition("[default: ")[2]
     if (option.help or "").endswith("]") and said != option.help:
         return said.removesuffix("]")
+    if otherwise := getattr(option, "otherwise", ""):
+        return str(otherwise)
     value = option.get_default(context)
     if option.is_flag or value in (None, (), "") or type(value).__name__ == "Sentinel":
         return ""
