@@ -28,7 +28,7 @@ Examples:
 """
 
 
-class Address(click.ParamType):
+class Address(click.ParamType[tuple[str, int]]):
     """HOST:PORT, or :PORT for every address of this host."""
 
     name = "[host]:port"
@@ -127,7 +127,14 @@ _CLUSTER, _WORK, _ADMISSION, _HEALTH = "Management cluster", "Work", "Admission 
 )
 @click.pass_context
 def command(
-    ctx: click.Context, log_format: Literal["json", "text"], log_level: str, *, check: bool, output: str, **given: Any
+    ctx: click.Context,
+    /,
+    log_format: Literal["json", "text"],
+    log_level: str,
+    *,
+    check: bool,
+    output: str,
+    **given: Any,
 ) -> int:
     """Run the dispatcher.
 

@@ -50,8 +50,8 @@ class JobView:
 
     @property
     def pods(self) -> str:
-        """How far its pods are."""
-        return f"{self.succeeded}/{self.completions or 1} done, {self.active} active"
+        """How many of them are done."""
+        return f"{self.succeeded}/{self.completions or 1}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ async def _play(stage: Stage, console: Console) -> float:
                 pausing = group.create_task(_pause_and_go(stage))
                 cutting = group.create_task(_cut_off(stage, created))
                 await scene.until(lambda: _over(scene, created) and pausing.done() and cutting.done())
-                await stage.client.delete(_CRON_JOBS, workload.CRON_JOB, TEAM)
+                await stage.client.patch(_CRON_JOBS, workload.CRON_JOB, {"spec": {"suspend": True}}, TEAM)
                 await scene.until(lambda: all(job.over for job in scene.jobs.values()))
             outage = cutting.result()
     except TimeoutError:

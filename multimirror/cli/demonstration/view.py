@@ -14,7 +14,7 @@ from rich.text import Text
 from multimirror.cli.demonstration.scene import ClusterView, Happening, JobView, Phase, Picture, Tone
 
 _WIDE: Final = 110
-_RIGHT: Final = 46
+_RIGHT: Final = 38
 _NAME, _STATE, _NUMBER = 14, 14, 8
 _COLOURS: Final = ("cyan", "magenta", "blue", "yellow")
 _TONES: Final = {
