@@ -288,6 +288,27 @@ async def test_a_node_that_crashes_comes_back_without_its_containers(cluster: Cl
     await cluster.client.delete(PODS, "bystander", cluster.namespace, grace_period=0)
 
 
+async def test_without_power_nothing_runs_and_when_it_is_back_containers_are_gone(
+    cluster: Cluster, fleet: BackgroundFleet
+) -> None:
+    nodes = fleet.fleet.nodes["management"]
+
+    async def switch(to: Callable[[], None]) -> None:
+        to()
+
+    await cluster.run("during", never_finish="true")
+    await cluster.phase("during", "Running")
+    fleet.run(switch(nodes.switch_off))
+    try:
+        await cluster.run("later")
+        waiting = await cluster.client.get(PODS, "later", cluster.namespace)
+        assert "nodeName" not in waiting["spec"]
+    finally:
+        fleet.run(switch(nodes.switch_on))
+    assert terminated(await cluster.phase("during", "Failed"))["exitCode"] == 137
+    await cluster.phase("later", "Succeeded")
+
+
 async def test_a_node_that_is_gone_for_good_takes_its_pods_along_and_is_replaced(cluster: Cluster) -> None:
     await cluster.run("bomb", duration="500ms", crash_node="true")
     running = await cluster.phase("bomb", "Running")
