@@ -80,6 +80,14 @@ async def _until_told(work: Coroutine[Any, Any, None]) -> None:
             raise
 
 
+async def told_to_stop() -> None:
+    """Until Ctrl-C, or `multimirror fleet down`."""
+    told, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, told.set)
+    await told.wait()
+
+
 async def down(place: Place) -> dict[str, Any]:
     """Stop the fleet that is up there; gives what it was."""
     state = place.running()

@@ -47,7 +47,7 @@ def test_in_a_small_terminal_no_line_wraps_and_the_lines_to_try_work_as_printed(
         assert done.returncode == 0, done.stdout + done.stderr
         assert "second-time-lucky" in done.stdout
         terminal.process.send_signal(signal.SIGINT)
-        assert terminal.process.wait(timeout=60) == 130
+        assert terminal.process.wait(timeout=60) == 0
         assert list(Path(directory).glob("*.kubeconfig")) == []
 
 

@@ -24,6 +24,7 @@ from multimirror.cli.demonstration.counting import Record, count
 from multimirror.cli.demonstration.ending import commands, summary
 from multimirror.cli.demonstration.scene import Phase, Scene
 from multimirror.cli.demonstration.showing import showing
+from multimirror.cli.fleets import told_to_stop
 from multimirror.cli.standing import TEAM, Standing, standing
 from multimirror.kube import Client, Connection, Informer, Resource
 from multimirror.workers import Pulse
@@ -67,7 +68,7 @@ async def demo(kind: str, workers: int, *, keep: bool, directory: Path) -> int:
         if keep:
             place.announce(stage.fleet, kind)
             commands(console, place)
-            await asyncio.Event().wait()
+            await told_to_stop()
     return 1 if counted.lost or counted.twice else 0
 
 
