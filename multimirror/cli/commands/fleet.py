@@ -96,6 +96,7 @@ def up(place: "Place", output: str, data_dir: Path | None, **wanted: Any) -> int
             show(state, output)
 
     configure_logging("text", "error")
+    click.echo(f"Starting a management cluster and {wanted['workers']} workers ({wanted['kind']}) ...", err=True)
     kept = data_dir.expanduser().resolve() if data_dir is not None else None
     return finish(fleets.up(place, fleets.Wanted(data_dir=kept, **wanted), announce))
 

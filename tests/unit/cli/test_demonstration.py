@@ -1,12 +1,16 @@
 """The demo's view: what is made of changes, and that every frame fits its screen."""
 
+import io
+import re
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, QUEUE_LABEL
 from multimirror.batch import ATTEMPT_LABEL
 from multimirror.cli.demonstration.scene import Phase, Scene, happenings, read_job
+from multimirror.cli.demonstration.showing import drawing, is_live
 from multimirror.cli.demonstration.view import ASCII, UNICODE, Marks, frame, status_line
 from multimirror.cli.demonstration.workload import CRON_JOB, cron_job, jobs
 from multimirror.kube import Change
@@ -157,3 +161,25 @@ def test_the_workload_has_a_job_of_every_sort() -> None:
     assert {job["metadata"]["labels"][QUEUE_LABEL] for job in made} == {"batch", "train"}
     assert "name" not in cron_job()["spec"]["jobTemplate"]["metadata"]
     assert all(read_job({**job, "metadata": {**job["metadata"]}}).phase is Phase.WAITING for job in made)
+
+
+def a_console(**environment: str) -> Console:
+    return Console(file=io.StringIO(), force_terminal=True, width=80, height=24, _environ=environment)
+
+
+def test_a_dumb_terminal_gets_lines_and_one_without_colours_the_view_without_them() -> None:
+    assert not is_live(a_console(TERM="dumb"))
+    assert not is_live(Console(file=io.StringIO(), _environ={}))
+    plain, coloured = a_console(TERM="xterm", NO_COLOR="1"), a_console(TERM="xterm")
+    for console in (plain, coloured):
+        assert is_live(console)
+        console.print(drawing(a_scene(), console))
+    assert colours(coloured) > {"31", "32"}
+    assert not colours(plain)
+
+
+def colours(console: Console) -> set[str]:
+    """The colours in what was written; bold and dim are none."""
+    assert isinstance(console.file, io.StringIO)
+    codes = {code for found in re.findall(r"\x1b\[([0-9;]*)m", console.file.getvalue()) for code in found.split(";")}
+    return codes - {"", "0", "1", "2"}
