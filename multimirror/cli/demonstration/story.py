@@ -120,15 +120,17 @@ async def _play(stage: Stage, console: Console) -> float:
             created = await _submit(stage, workload.jobs(_LOST, len(stage.doors)))
             await stage.client.create(_CRON_JOBS, workload.cron_job(), TEAM)
             async with asyncio.TaskGroup() as group:
-                pausing = group.create_task(_pause_and_go(stage))
+                group.create_task(_pause_and_go(stage))
                 cutting = group.create_task(_cut_off(stage, created))
-                await scene.until(lambda: _over(scene, created) and pausing.done() and cutting.done())
-                await stage.client.patch(_CRON_JOBS, workload.CRON_JOB, {"spec": {"suspend": True}}, TEAM)
-                await scene.until(lambda: all(job.over for job in scene.jobs.values()))
+            await scene.until(lambda: _over(scene, created))
+            await stage.client.patch(_CRON_JOBS, workload.CRON_JOB, {"spec": {"suspend": True}}, TEAM)
+            await scene.until(lambda: all(job.over for job in scene.jobs.values()))
             outage = cutting.result()
     except TimeoutError:
         open_ones = sorted(job.name for job in scene.jobs.values() if not job.over)
         raise FleetError(f"not all Jobs ended within {_PATIENCE:.0f} s: {', '.join(open_ones)}") from None
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
     return outage
 
 
