@@ -12,18 +12,28 @@ from multimirror.kube import Change
 
 @dataclass(slots=True)
 class Record:
-    """Of copies that ended, by original."""
+    """Of copies that live, by original."""
 
-    ended: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    changes: int = 0
+    out_of_reach: set[str] = field(default_factory=set)
+    """Workers that are cut off: what they do is found out when they are back."""
+    twice: set[str] = field(default_factory=set)
+    """Originals of which two copies lived at once on workers within reach."""
+    _live: defaultdict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
 
-    def copy_changed(self, change: Change) -> None:
-        """On a worker."""
-        self.changes += 1
+    def copy_changed(self, worker: str, change: Change) -> None:
+        """A Job on a worker."""
         job: Json = change.object
         original = (job["metadata"].get("labels") or {}).get(ORIGIN_UID_LABEL)
-        if original and is_finished(job.get("status") or {}):
-            self.ended[original].add(job["metadata"]["uid"])
+        if original is None:
+            return
+        copies, uid = self._live[original], job["metadata"]["uid"]
+        over = change.new is None or "deletionTimestamp" in job["metadata"]
+        if over or is_finished(job.get("status") or {}) or job["spec"].get("suspend"):
+            copies.pop(uid, None)
+        elif uid not in copies:
+            if any(where not in self.out_of_reach for where in copies.values()):
+                self.twice.add(original)
+            copies[uid] = worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +59,6 @@ def count(jobs: Iterable[JobView], record: Record) -> Count:
         failed=phases[Phase.FAILED],
         moved=sum(1 for job in found if job.attempt > 1),
         lost=sum(1 for job in found if not job.over),
-        twice=sum(1 for copies in record.ended.values() if len(copies) > 1),
+        twice=len(record.twice),
         places=Counter(job.cluster for job in found if job.over and job.cluster),
     )

@@ -100,7 +100,7 @@ async def _watched(fleet: Fleet, client: Client, scene: Scene, record: Record) -
             connection = Connection.from_kubeconfig(cluster.kubeconfig, name=name)
             worker = await stack.enter_async_context(Client(connection, user_agent="demo"))
             informer = Informer(worker, JOBS, TEAM)
-            informer.add_handler(record.copy_changed)
+            informer.add_handler(functools.partial(record.copy_changed, name))
             sources.append((informer, functools.partial(scene.copy_changed, name)))
             sources.append((Informer(worker, PODS, TEAM), functools.partial(scene.pod_changed, name)))
         for informer, handler in sources:
@@ -177,6 +177,7 @@ async def _cut_off(stage: Stage, created: list[str]) -> float:
         return 0.0
     began = time.monotonic()
     scene.tell(_LOST, f"is cut off: no power, no network, {there()} Jobs on it")
+    stage.record.out_of_reach.add(_LOST)
     await _power_off(stage)
     await scene.until(lambda: not scene.connected(_LOST))
     await scene.until(lambda: not there() and all(job.cluster for job in scene.jobs.values() if job.attempt))
@@ -184,6 +185,7 @@ async def _cut_off(stage: Stage, created: list[str]) -> float:
     await _network_back(stage)
     await scene.until(lambda: scene.connected(_LOST))
     await scene.until(lambda: not scene.stale(_LOST))
+    stage.record.out_of_reach.discard(_LOST)
     await _power_back(stage)
     outage = time.monotonic() - began
     await _submit(stage, workload.late_jobs())
