@@ -1,6 +1,7 @@
 """What a process shows to the outside: health, metrics, logs, and an orderly end."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -48,6 +49,43 @@ async def test_readiness_says_what_is_missing_and_health_does_not_depend_on_it()
         why = None
         assert await fetch(health, "/readyz") == (200, "[+]caches ok\nok\n")
         assert (await fetch(health, "/nothing"))[0] == 404
+
+
+async def test_health_is_served_over_one_connection_and_only_to_be_read() -> None:
+    async with HealthServer("127.0.0.1", 0) as health:
+        reader, writer = await asyncio.open_connection("127.0.0.1", health.port)
+        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nHEAD /readyz?verbose HTTP/1.1\r\nHost: x\r\n\r\n")
+        for body in (b"ok\n", b""):
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+            assert b"Content-Length: 3\r\n" in head
+            assert await reader.readexactly(len(body)) == body
+        writer.write(b"POST /healthz HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}")
+        assert (await reader.read()).startswith(b"HTTP/1.1 405 ")  # and hangs up
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"\x16\x03\x01\r\n\r\n", b"GET /healthz\r\n\r\n", b"x" * 100_000], ids=["TLS", "no HTTP", "endless"]
+)
+async def test_who_does_not_speak_http_is_hung_up_on_and_the_others_are_served(garbage: bytes) -> None:
+    async with HealthServer("127.0.0.1", 0) as health:
+        reader, writer = await asyncio.open_connection("127.0.0.1", health.port)
+        writer.write(garbage)
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()
+        assert await fetch(health, "/healthz") == (200, "ok\n")
+
+
+async def test_a_connection_that_is_kept_does_not_hold_up_the_end() -> None:
+    async with asyncio.timeout(30):
+        async with HealthServer("127.0.0.1", 0) as health:
+            reader, writer = await asyncio.open_connection("127.0.0.1", health.port)
+            writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+            await reader.readuntil(b"ok\n")
+        assert await reader.read() == b""
+        writer.close()
 
 
 async def test_metrics_tell_what_client_queue_and_caches_do(server: Server) -> None:
