@@ -16,6 +16,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -46,6 +47,8 @@ _RIGHTS: Final = (
     ("", ("events",), ("create", "patch")),
 )
 
+_SAY: Final = partial(print, flush=True)
+
 Turn = Callable[[], AbstractAsyncContextManager[int]]
 
 
@@ -62,7 +65,7 @@ class Figures:
 
 
 async def side_by_side(
-    workloads: dict[str, list[Json]], rounds: int = _ROUNDS, say: Callable[[str], None] = print
+    workloads: dict[str, list[Json]], rounds: int = _ROUNDS, say: Callable[[str], None] = _SAY
 ) -> dict[str, dict[str, Figures]]:
     """Measure, and tell every turn and the ratios; gives the figures of each workload, by contender."""
     found: dict[str, dict[str, Figures]] = {}
