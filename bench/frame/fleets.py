@@ -29,7 +29,7 @@ import orjson
 from bench.frame.generator import MANAGEMENT, QUEUE, Json
 from bench.frame.meters import Asked, Meter
 from clusters.local import LocalFleet, LocalOptions
-from clusters.local.cluster import APISERVER
+from clusters.local.cluster import APISERVER, LocalCluster
 from clusters.local.ports import free_ports
 from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, crds
 from multimirror.kube import AlreadyExists, Client, Connection, NotFound, Resource
@@ -38,6 +38,10 @@ SECRETS: Final = Resource("", "v1", "secrets", "Secret")
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 CRDS: Final = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
+ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+BINDINGS: Final = Resource(
+    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
 )
 SYSTEM: Final = "multimirror-system"
 DISPATCHER: Final = "dispatcher"
@@ -160,12 +164,15 @@ async def real_fleet(workers: int = 2) -> AsyncIterator[RealFleet]:
     )
     async with LocalFleet(options) as local, contextlib.AsyncExitStack() as stack:
         clusters = [local.management, *local.workers.values()]
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        kubeconfigs = {cluster.name: await _account(cluster) for cluster in clusters}
+        files = {name: _file(directory / name, kubeconfig) for name, kubeconfig in kubeconfigs.items()}
         clients = {
-            cluster.name: await _client(stack, Connection.from_kubeconfig(cluster.kubeconfig, name=cluster.name))
-            for cluster in clusters
+            name: await _client(stack, Connection.from_kubeconfig(kubeconfig, name=name))
+            for name, kubeconfig in kubeconfigs.items()
         }
-        nodes = await _nodes(stack, [str(cluster.kubeconfig_file) for cluster in local.workers.values()])
-        dispatcher = DispatcherProcess(local.management.kubeconfig_file)
+        nodes = await _nodes(stack, [str(files[name]) for name in local.workers])
+        dispatcher = DispatcherProcess(files[MANAGEMENT])
         stack.push_async_callback(dispatcher.close)
 
         def pids() -> dict[str, list[int]]:
@@ -178,7 +185,7 @@ async def real_fleet(workers: int = 2) -> AsyncIterator[RealFleet]:
         meter = Meter(pids, {cluster.name: cluster.audit_log for cluster in clusters})
         fleet = RealFleet(clients, dispatcher, meter)
         fleet.local = local
-        await _prepare(clients[MANAGEMENT], {cluster.name: cluster.kubeconfig for cluster in local.workers.values()})
+        await _prepare(clients[MANAGEMENT], {name: kubeconfigs[name] for name in local.workers})
         await dispatcher.start()
         await fleet.connected()
         yield fleet
@@ -214,14 +221,11 @@ async def embedded_fleet(workers: int) -> AsyncIterator[EmbeddedFleet]:
         assert process.stdout is not None
         kubeconfigs: dict[str, Json] = orjson.loads(await process.stdout.readline())
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        file = directory / "kubeconfig"
-        file.touch(mode=0o600)
-        file.write_text(json.dumps(kubeconfigs[MANAGEMENT]))
         clients = {
             name: await _client(stack, Connection.from_kubeconfig(config, name=name))
             for name, config in kubeconfigs.items()
         }
-        dispatcher = DispatcherProcess(file)
+        dispatcher = DispatcherProcess(_file(directory / MANAGEMENT, kubeconfigs[MANAGEMENT]))
         stack.push_async_callback(dispatcher.close)
 
         def pids() -> dict[str, list[int]]:
@@ -240,6 +244,28 @@ async def embedded_fleet(workers: int) -> AsyncIterator[EmbeddedFleet]:
 
 async def _client(stack: contextlib.AsyncExitStack, connection: Connection) -> Client:
     return await stack.enter_async_context(Client(connection, concurrency=16, timeout=60.0, user_agent="bench"))
+
+
+async def _account(cluster: LocalCluster) -> Json:
+    """A kubeconfig with a service account's token, as every process in a pod has it.
+
+    A client certificate is verified anew for each request: 5 to 10 % of an API server's time, whoever shows it.
+    """
+    about = {"metadata": {"name": "bench"}}
+    subject = {"kind": "ServiceAccount", "name": "bench", "namespace": "kube-system"}
+    role = {"apiGroup": BINDINGS.group, "kind": "ClusterRole", "name": "cluster-admin"}
+    async with Client(Connection.from_kubeconfig(cluster.kubeconfig), user_agent="bench") as client:
+        await client.create(ACCOUNTS, about, "kube-system")
+        await client.create(BINDINGS, {**about, "roleRef": role, "subjects": [subject]})
+        path = f"{ACCOUNTS.path('kube-system', 'bench')}/token"
+        answer = await client.request("POST", path, body={"spec": {"expirationSeconds": 7200}})
+    return cluster.kubeconfig_with_token(orjson.loads(answer.body)["status"]["token"])
+
+
+def _file(path: Path, kubeconfig: Json) -> Path:
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(kubeconfig))
+    return path
 
 
 async def _nodes(stack: contextlib.AsyncExitStack, kubeconfigs: list[str]) -> int:

@@ -124,27 +124,28 @@ def _picture(plot: Plot, series: dict[str, list[tuple[int, float]]], unit: str) 
     canvas = Canvas(figsize=_SIZE, layout="constrained")
     axes = canvas.subplots()
     draw_into: Callable[..., None] = _lines if any(len(points) > 1 for points in series.values()) else _bars
-    draw_into(axes, series, unit)
-    axes.set_title(f"{plot.title}, {plot.y}")
+    draw_into(axes, series, unit, plot.y)
+    axes.set_title(plot.title)
     return canvas
 
 
-def _lines(axes: Any, series: dict[str, list[tuple[int, float]]], unit: str) -> None:
+def _lines(axes: Any, series: dict[str, list[tuple[int, float]]], unit: str, y: str) -> None:
     for label, points in series.items():
         axes.plot([size for size, _ in points], [value for _, value in points], marker="o", label=label)
     sizes = sorted({size for points in series.values() for size, _ in points})
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
     axes.set_xlabel(unit)
+    axes.set_ylabel(y)
     axes.set_ylim(bottom=0)
     axes.grid(visible=True, alpha=0.3)
     axes.legend()
 
 
-def _bars(axes: Any, series: dict[str, list[tuple[int, float]]], unit: str) -> None:
+def _bars(axes: Any, series: dict[str, list[tuple[int, float]]], unit: str, y: str) -> None:
     labels = list(series)
     values = [points[0][1] for points in series.values()]
     bars = axes.barh(labels, values)
     axes.bar_label(bars, fmt="{:,.0f}", padding=2)
     axes.invert_yaxis()
     axes.margins(x=0.1)
-    axes.set_xlabel(f"{series[labels[0]][0][0]:,} {unit}")
+    axes.set_xlabel(f"{y} ({series[labels[0]][0][0]:,} {unit})")
