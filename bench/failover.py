@@ -77,6 +77,6 @@ PART: Final = Part(
     unit="running Jobs",
     sizes=(100,),
     fleet="local",
-    seconds=lambda sizes: sum(60 + 0.15 * size for size in sizes),
+    seconds=lambda sizes: sum(40 + 0.15 * size for size in sizes),
     measure=measure,
 )

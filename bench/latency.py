@@ -129,6 +129,6 @@ PART: Final = Part(
     unit="Jobs one by one",
     sizes=(100,),
     fleet="local",
-    seconds=lambda sizes: 35 + sum(30 + 0.4 * size for size in sizes),
+    seconds=lambda sizes: 40 + sum(25 + 1.2 * size for size in sizes),
     measure=measure,
 )

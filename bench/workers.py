@@ -78,6 +78,6 @@ PART: Final = Part(
     unit="workers",
     sizes=(1, 10, 50),
     fleet="embedded",
-    seconds=lambda sizes: sum(10 + _ROUNDS * (_JOBS / _RATE + 1) + 0.2 * size for size in sizes),
+    seconds=lambda sizes: sum(5 + _ROUNDS * (_JOBS / _RATE + 0.5) + 0.1 * size for size in sizes),
     measure=measure,
 )
