@@ -7,8 +7,9 @@ these stay what they are: a Job that names its manager (be it Kubernetes' own: t
 controller other than a CronJob made (JobSet's and its like are parts of a whole that is elsewhere), and a copy that
 came from a management cluster, which may be this one.
 
-`suspend: true` from the user means nothing here: manifests written for other queueing systems carry it, and expect to
-be started. A placement noted on a new Job (`kubectl get -o yaml | kubectl create`) is some other Job's, and is removed.
+Every Job of ours is created suspended. One that its user created suspended is held as well (an annotation says so)
+until its user resumes it; when we are asked a second time, it names us as its manager, and its suspension is ours.
+A placement noted on a new Job (`kubectl get -o yaml | kubectl create`) is some other Job's, and is removed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,6 +20,8 @@ from multimirror.api import (
     ATTEMPT_ANNOTATION,
     CLUSTER_ANNOTATION,
     DEFAULT_QUEUE_LABEL,
+    HOLD_ANNOTATION,
+    LEASE_ANNOTATION,
     MANAGED_BY,
     ORIGIN_LABEL,
     QUEUE_LABEL,
@@ -32,7 +35,7 @@ from multimirror.batch import Json
 Queues = Mapping[str, Json]
 """All MirrorQueues, by name."""
 _SHOWN: Final = 5
-_NOTED: Final = (CLUSTER_ANNOTATION, ATTEMPT_ANNOTATION)
+_NOTED: Final = (CLUSTER_ANNOTATION, ATTEMPT_ANNOTATION, LEASE_ANNOTATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +165,18 @@ def _operations(job: Json, queue: str, manager: str) -> Iterable[Json]:
         yield _add("/metadata/labels", {QUEUE_LABEL: queue})
     elif QUEUE_LABEL not in labels:
         yield _add(f"/metadata/labels/{_escaped(QUEUE_LABEL)}", queue)
+    annotations = metadata.get("annotations")
     if "managedBy" not in spec:
         yield _add("/spec/managedBy", manager)
+        if spec.get("suspend") is True and HOLD_ANNOTATION not in (annotations or {}):
+            if annotations:
+                yield _add(f"/metadata/annotations/{_escaped(HOLD_ANNOTATION)}", "true")
+            else:
+                yield _add("/metadata/annotations", {HOLD_ANNOTATION: "true"})
     if spec.get("suspend") is not True:
         yield _add("/spec/suspend", value=True)
     for key in _NOTED:
-        if key in (metadata.get("annotations") or {}):
+        if key in (annotations or {}):
             yield {"op": "remove", "path": f"/metadata/annotations/{_escaped(key)}"}
 
 

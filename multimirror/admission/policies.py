@@ -23,6 +23,8 @@ from multimirror.api import (
     CLUSTER_ANNOTATION,
     CLUSTERS_ANNOTATION,
     DEFAULT_QUEUE_LABEL,
+    HOLD_ANNOTATION,
+    LEASE_ANNOTATION,
     MANAGED_BY,
     MIRROR_QUEUES,
     ORIGIN_LABEL,
@@ -46,13 +48,13 @@ def policies(manager: str = MANAGED_BY) -> list[Json]:
             "multimirror-labelled-jobs",
             {"objectSelector": labelled()},
             [unmanaged(manager)],
-            [_take_over(manager), *_forget_placement()],
+            [_hold(), _take_over(manager), *_forget_placement()],
         ),
         *_mutating(
             "multimirror-defaulted-jobs",
             {"objectSelector": unlabelled(), "namespaceSelector": with_default_queue()},
             [unmanaged(manager), on_its_own()],
-            [_take_over(manager, with_label=True), *_forget_placement()],
+            [_hold(), _take_over(manager, with_label=True), *_forget_placement()],
         ),
         *_validating("multimirror-jobs", _validations(manager)),
         *_validating("multimirror-queues", [_namespace_rule()], params=True),
@@ -108,10 +110,17 @@ def _take_over(manager: str, *, with_label: bool = False) -> Json:
     return {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}}
 
 
+def _hold() -> Json:
+    """One that its user created suspended; it comes first, because afterwards the suspension is ours."""
+    users = "!has(object.spec.managedBy) && has(object.spec.suspend) && object.spec.suspend"
+    held = f"Object{{metadata: Object.metadata{{annotations: {{'{HOLD_ANNOTATION}': 'true'}}}}}}"
+    return {"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": f"{users} ? {held} : Object{{}}"}}
+
+
 def _forget_placement() -> list[Json]:
     """A placement on a new Job is another Job's."""
     removals = []
-    for key in (CLUSTER_ANNOTATION, ATTEMPT_ANNOTATION):
+    for key in (CLUSTER_ANNOTATION, ATTEMPT_ANNOTATION, LEASE_ANNOTATION):
         path = f"'/metadata/annotations/' + jsonpatch.escapeKey('{key}')"
         has = f"has(object.metadata.annotations) && '{key}' in object.metadata.annotations"
         expression = f"{has} ? [JSONPatch{{op: 'remove', path: {path}}}] : []"

@@ -14,7 +14,7 @@ from multimirror.batch import Json, selector_matches
 DEFAULT_LOST_AFTER: Final = "5m"
 DEFAULT_RETENTION: Final = "10m"
 DEFAULT_GRACE: Final = "30s"
-SHORTEST_LEASE: Final = 30
+SHORTEST_LEASE: Final = 10
 
 
 class Placement(StrEnum):
@@ -207,7 +207,8 @@ def _fence_schema() -> Schema:
         {
             "lease": schema.span("How long a copy may run without contact, such as 5m.", short),
             "grace": schema.span(
-                "How much longer than that we wait before the Job moves: for pods to stop, and clocks that differ.",
+                "How much longer than that, and than the pods' own time to stop, we wait before the Job moves: for a "
+                "Job controller that is slow, and clocks that differ.",
                 default=DEFAULT_GRACE,
             ),
         },

@@ -21,7 +21,12 @@ PRIORITY_LABEL: Final = f"{GROUP}/priority"
 CLUSTERS_ANNOTATION: Final = f"{GROUP}/clusters"
 """On a Job: the only worker clusters that it may go to, separated by commas."""
 
+HOLD_ANNOTATION: Final = f"{GROUP}/hold"
+"""On a Job: with the value true it is not given to a worker cluster until this is removed, or the Job is resumed."""
+
 CLUSTER_ANNOTATION: Final = f"{GROUP}/cluster"
 """On the original, by us: the worker cluster that it was given to."""
 ATTEMPT_ANNOTATION: Final = f"{GROUP}/attempt"
 """On the original, by us: how many times it has been given to a worker cluster."""
+LEASE_ANNOTATION: Final = f"{GROUP}/lease"
+"""On the original, by us: for how many seconds its copy may run without contact, where the queue has a fence."""

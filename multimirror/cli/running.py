@@ -6,8 +6,10 @@ runs comes to its end, and the lease is given back. Who loses the lease stops at
 """
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -49,5 +51,17 @@ async def serve(settings: Settings, stop: asyncio.Event) -> None:
             elector = LeaderElector(own, LEASE, settings.dispatcher.namespace, identity=settings.identity)
         dispatcher = Dispatcher(client, settings.dispatcher, guard=elector.check if elector is not None else None)
         health = HealthServer(settings.health_host, settings.health_port)
+        health.add_question("/explain", partial(_explain, dispatcher))
         admission = admitting(settings.admission, connection, health) if settings.admission is not None else None
         await run_service(dispatcher, stop, health=health, elector=elector, beside=admission)
+
+
+def _explain(dispatcher: Dispatcher, parameters: Mapping[str, str]) -> tuple[int, object]:
+    """/explain?job=NAMESPACE/NAME: where it is, and why it is not further."""
+    key = parameters.get("job", "")
+    if key.count("/") != 1:
+        return 400, {"error": "say which Job: /explain?job=NAMESPACE/NAME"}
+    if not dispatcher.ready.is_set():
+        return 503, {"error": "this replica does not lead; ask the one that does"}
+    answer = dispatcher.explained(key)
+    return (200, answer) if answer is not None else (404, {"error": f"there is no Job {key} that multimirror manages"})

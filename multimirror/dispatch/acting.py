@@ -28,7 +28,7 @@ from multimirror.kube import (
     RequeueAfter,
     key_of,
 )
-from multimirror.mirror import Copy, CreateCopy, DeleteCopy, PatchStatus, Refuse, SyncCopy, Unassign, origin_uid
+from multimirror.mirror import Copy, CreateCopy, DeleteCopy, PatchStatus, Refuse, SyncCopy, Unassign, Warn, origin_uid
 from multimirror.workers import JOBS, Session, Worker
 
 _log = structlog.get_logger(__name__)
@@ -85,6 +85,13 @@ class ManagementActor:
         _log.info("unassigned", uid=metadata["uid"], job=key_of(job), cluster=worker, reason=action.reason)
         return None
 
+    def warn(self, job: Json, action: Warn) -> None:
+        """Say it, unless it was said last time."""
+        notes = self._memory.of(job["metadata"]["uid"])
+        if notes.told != action.message:
+            notes.told = action.message
+            self.tell(job, action.reason, action.message, action.kind)
+
     def refuse(self, job: Json, action: Refuse) -> None:
         """What the worker says breaks the rules: say so, once."""
         notes = self._memory.of(job["metadata"]["uid"])
@@ -120,6 +127,8 @@ class WorkerActor:
         uid = job["metadata"]["uid"]
         name = copy_name(job) if self._worker.state.is_management else None
         copy = make_copy(job, origin=self._origin, attempt=action.attempt, name=name, namespace=namespace)
+        if action.deadline is not None:
+            copy["spec"]["activeDeadlineSeconds"] = action.deadline
         started = asyncio.get_running_loop().time()
         try:
             answer = await session.writer.create(JOBS, copy, namespace)

@@ -95,7 +95,7 @@ def _verdict(
     rank, name = place
     if worker is None:
         return Verdict(name, None, "there is no such WorkerCluster")
-    problem = _filtered(job, worker)
+    problem = _filtered(job, worker, fenced=queue.fence is not None)
     if problem:
         return Verdict(name, None, problem)
     use = ledger.worker(name)
@@ -109,13 +109,15 @@ def _verdict(
     return Verdict(name, _score(queue.placement, rank, worker.spec.weight, use.jobs, full), why)
 
 
-def _filtered(job: Candidate, worker: WorkerView) -> str:
+def _filtered(job: Candidate, worker: WorkerView, *, fenced: bool) -> str:
     if job.clusters is not None and worker.name not in job.clusters:
         return "not among the Job's multimirror.dev/clusters"
     if not worker.state.ready:
         return "not ready: " + worker.state.why_not_ready[1]
     if worker.spec.cordoned:
         return "cordoned"
+    if fenced and not worker.recorded:
+        return "its status does not say yet that it is connected, and the queue has a fence"
     namespace = worker.spec.namespace_for(job.namespace)
     if namespace is None:
         return f"takes no Jobs from namespace {job.namespace}"

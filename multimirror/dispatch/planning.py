@@ -12,13 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from multimirror.api import MirrorQueueSpec, QueueingStrategy
+from multimirror.api import QUEUE_LABEL, MirrorQueueSpec, QueueingStrategy
 from multimirror.dispatch.ledger import Holding, Ledger
 from multimirror.dispatch.placing import Explanation, place
 from multimirror.dispatch.views import Candidate, WorkerView
 
 _HOPELESS: Final = frozenset({"NeverFits", "Invalid"})
 """Who waits for these reasons holds nobody up: it would be for ever."""
+_NO_QUEUE: Final = f"it names no queue; give it the label {QUEUE_LABEL}"
 _Shape = tuple[str, str, frozenset[str] | None, tuple[tuple[str, object], ...], tuple[tuple[str, str], ...], str]
 
 
@@ -44,7 +45,8 @@ def plan(
     for name in sorted(by_queue):
         queue = queues.get(name)
         if queue is None:
-            missing = Explanation(None, reason="QueueMissing", why=f"there is no MirrorQueue {name}")
+            why = f"there is no MirrorQueue {name}" if name else _NO_QUEUE
+            missing = Explanation(None, reason="QueueMissing", why=why)
             outcomes += [Outcome(job, missing) for job in by_queue[name]]
         else:
             outcomes += _queue(by_queue[name], name, queue, workers, ledger)

@@ -5,8 +5,6 @@ and nothing that did not change. A write that fails is made good by the next one
 """
 
 import asyncio
-import time
-from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -18,12 +16,12 @@ from multimirror.batch.quantities import canonical
 from multimirror.batch.times import format_time
 from multimirror.dispatch import metrics
 from multimirror.dispatch.acting import changes
+from multimirror.dispatch.knowledge import Knowledge
 from multimirror.dispatch.options import DispatcherOptions
-from multimirror.dispatch.originals import Originals
 from multimirror.dispatch.scheduler import Scheduler
-from multimirror.kube import Client, Informer, KubeError, Resource
+from multimirror.kube import Client, KubeError, Resource
 from multimirror.mirror.moments import moment, seconds_of
-from multimirror.workers import Workers, conditions, merged_conditions
+from multimirror.workers import conditions, merged_conditions
 
 _log = structlog.get_logger(__name__)
 
@@ -34,18 +32,12 @@ class Reporter:
     def __init__(
         self,
         client: Client,
-        *,
-        clusters: Informer,
-        queues: Informer,
-        workers: Workers,
-        originals: Originals,
+        known: Knowledge,
         scheduler: Scheduler,
         options: DispatcherOptions,
-        clock: Callable[[], float] = time.time,
     ) -> None:
-        self._client, self._clusters, self._queues = client, clusters, queues
-        self._workers, self._originals, self._scheduler = workers, originals, scheduler
-        self._options, self._clock = options, clock
+        self._client, self._known, self._scheduler, self._options = client, known, scheduler, options
+        self._clock = known.clock
         self._news = asyncio.Event()
         self._written: dict[str, tuple[str, float]] = {}
 
@@ -62,9 +54,9 @@ class Reporter:
             except TimeoutError:
                 pass
             self._news.clear()
-            for cluster in self._clusters.list():
+            for cluster in self._known.clusters.list():
                 await self._write(WORKER_CLUSTERS, cluster, self._cluster_status(cluster))
-            for queue in self._queues.list():
+            for queue in self._known.queues.list():
                 await self._write(MIRROR_QUEUES, queue, self._queue_status(queue))
             await asyncio.sleep(min(1.0, self._options.report_seconds))
 
@@ -86,10 +78,11 @@ class Reporter:
 
     def _cluster_status(self, cluster: Json) -> Json:
         name, before = cluster["metadata"]["name"], cluster.get("status") or {}
-        worker, spec = self._workers.get(name), self._workers.specs.get(name)
-        if worker is None:
+        worker = self._known.worker(name)
+        if worker is None or self._known.workers is None:
             return before
-        state, use = worker.state, self._originals.ledger.worker(name)
+        spec = self._known.workers.specs.get(name)
+        state, use = worker.state, self._known.originals.ledger.worker(name)
         metrics.WORKER_UP.labels(name).set(1 if state.connected else 0)
         metrics.COPIES.labels(name).set(use.jobs)
         generation = cluster["metadata"].get("generation", 1)
@@ -122,7 +115,7 @@ class Reporter:
 
     def _queue_status(self, queue: Json) -> Json:
         name, before = queue["metadata"]["name"], queue.get("status") or {}
-        ledger = self._originals.ledger
+        ledger = self._known.originals.ledger
         running, pending = ledger.queue(name).jobs, self._scheduler.pending(name)
         metrics.PENDING.labels(name).set(pending)
         metrics.RUNNING.labels(name).set(running)
@@ -140,7 +133,7 @@ class Reporter:
             "conditions": found,
             "pending": pending,
             "running": running,
-            "finished": self._originals.finished[name],
+            "finished": self._known.originals.finished[name],
             "workers": [{"name": worker, "running": spread[worker]} for worker in sorted(spread) if spread[worker]],
         }
         head = self._scheduler.heads.get(name)

@@ -13,7 +13,13 @@ from typing import Final
 
 import structlog
 
-from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, MirrorQueueSpec
+from multimirror.api import (
+    ATTEMPT_ANNOTATION,
+    CLUSTER_ANNOTATION,
+    HOLD_ANNOTATION,
+    LEASE_ANNOTATION,
+    MirrorQueueSpec,
+)
 from multimirror.batch import Json
 from multimirror.dispatch import metrics
 from multimirror.dispatch.memory import Memory
@@ -165,18 +171,24 @@ class Scheduler:
 
     async def _write(self, uid: str, job: Json, worker: str) -> None:
         metadata, attempt = job["metadata"], attempt_of(job) + 1
+        queue = self._originals.queue_of(job)
+        spec = self._queues().get(queue)
         body = {
             "metadata": {
                 "uid": uid,
                 "resourceVersion": metadata["resourceVersion"],
-                "annotations": {CLUSTER_ANNOTATION: worker, ATTEMPT_ANNOTATION: str(attempt)},
+                "annotations": {
+                    CLUSTER_ANNOTATION: worker,
+                    ATTEMPT_ANNOTATION: str(attempt),
+                    LEASE_ANNOTATION: str(int(spec.fence.lease)) if spec is not None and spec.fence else None,
+                    HOLD_ANNOTATION: None,
+                },
             },
             "spec": {"suspend": False},
         }
         answer = await self._client.patch(JOBS, metadata["name"], body, metadata["namespace"])
         self._originals.writes.wrote(answer)
         self._decided.pop(uid, None)
-        queue = self._originals.queue_of(job)
         metrics.ASSIGNED.labels(queue, worker).inc()
         if attempt == 1:
             now = time.time()

@@ -1,7 +1,7 @@
 """What placement knows about workers, queues and Jobs: plain values, read from our API and from the caches."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from multimirror.api import MirrorQueueSpec, SpecError, WorkerClusterSpec, allowed_clusters, priority_of
 from multimirror.batch import Json
@@ -17,6 +17,8 @@ class WorkerView:
     name: str
     spec: WorkerClusterSpec = field(default_factory=WorkerClusterSpec)
     state: WorkerState = field(default_factory=lambda: WorkerState(connected=True))
+    recorded: bool = True
+    """Its status says that it is connected; see the fence."""
 
     @property
     def capacity(self) -> Amounts | None:
@@ -69,4 +71,5 @@ def policy_of(queue: MirrorQueueSpec | None) -> Policy:
     """What a queue says about Jobs that run; the defaults where there is no such queue any more."""
     queue = queue or MirrorQueueSpec()
     lost = queue.on_worker_lost
-    return Policy(lost_after=lost.after, when_lost=lost.action.value, retention=queue.retention)
+    policy = Policy(lost_after=lost.after, when_lost=lost.action.value, retention=queue.retention)
+    return replace(policy, grace=queue.fence.grace) if queue.fence is not None else policy

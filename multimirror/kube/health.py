@@ -3,6 +3,8 @@
 Ready does not mean that all is well with every cluster: a sick worker cluster must not take the controller itself out
 of service. A check gives None, or the reason why not, which is shown to whoever asks.
 
+More questions can be added, each with a path and parameters of its own; they are answered in JSON.
+
 A web framework would be more than half of what a controller loads before it is ready; three pages that are only read
 need none. Whoever sends anything but a short request for a page, or nothing for a while, is hung up on.
 """
@@ -11,13 +13,23 @@ import asyncio
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Final, NamedTuple, Self
+from urllib.parse import parse_qsl
 
+import orjson
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
 
 Check = Callable[[], str | None]
+Question = Callable[[Mapping[str, str]], tuple[int, object]]
+"""From the parameters of a request to the status and the body of the answer."""
 _LONGEST_REQUEST: Final = 16 * 1024
 _PATIENCE: Final = 75.0  # for the next request of somebody who keeps the connection; Prometheus comes every minute
-_REASONS: Final = {200: "OK", 404: "Not Found", 405: "Method Not Allowed", 503: "Service Unavailable"}
+_REASONS: Final = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    503: "Service Unavailable",
+}
 
 
 class _Page(NamedTuple):
@@ -41,6 +53,7 @@ class HealthServer:
         self._registry = registry
         self._alive: dict[str, Check] = {}
         self._ready: dict[str, Check] = {}
+        self._questions: dict[str, Question] = {}
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.StreamWriter] = set()
 
@@ -51,6 +64,10 @@ class HealthServer:
     def add_ready_check(self, name: str, check: Check) -> None:
         """While this gives a reason, /readyz fails, and no traffic is sent to us."""
         self._ready[name] = check
+
+    def add_question(self, path: str, question: Question) -> None:
+        """GET `path` is answered by this; of a parameter that is given twice the last counts."""
+        self._questions[path] = question
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._connected, self.host, self.port, limit=_LONGEST_REQUEST)
@@ -85,7 +102,8 @@ class HealthServer:
         request, *lines = head[:-4].split("\r\n")
         method, target, version = request.split(" ")
         headers = {name.lower(): value.strip().lower() for name, _, value in (line.partition(":") for line in lines)}
-        page = self._page(method, target.partition("?")[0])
+        path, _, query = target.partition("?")
+        page = self._page(method, path, dict(parse_qsl(query)))
         # A body would have to be read; who sends one is not who this is for.
         keep = version == "HTTP/1.1" and headers.get("connection") != "close" and page.status != 405
         writer.write(
@@ -96,7 +114,7 @@ class HealthServer:
         await writer.drain()
         return keep
 
-    def _page(self, method: str, path: str) -> _Page:
+    def _page(self, method: str, path: str, parameters: Mapping[str, str]) -> _Page:
         if method not in ("GET", "HEAD"):
             return _Page(405, b"only to be read\n")
         match path:
@@ -106,7 +124,10 @@ class HealthServer:
                 return _answer(self._ready)
             case "/metrics":
                 return _Page(200, generate_latest(self._registry), CONTENT_TYPE_LATEST)
-        return _Page(404, b"there are /healthz, /readyz and /metrics\n")
+        if path in self._questions:
+            status, body = self._questions[path](parameters)
+            return _Page(status, orjson.dumps(body), "application/json")
+        return _Page(404, f"there are {', '.join(['/healthz', '/readyz', '/metrics', *self._questions])}\n".encode())
 
 
 def _answer(checks: Mapping[str, Check]) -> _Page:

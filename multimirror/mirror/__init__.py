@@ -18,6 +18,8 @@ from multimirror.mirror.marks import (
     Copy,
     attempt_of,
     cluster_of,
+    is_held,
+    lease_of,
     origin_uid,
     queue_of,
 )
@@ -41,6 +43,8 @@ __all__ = [
     "attempt_of",
     "cluster_of",
     "decide",
+    "is_held",
+    "lease_of",
     "origin_uid",
     "queue_of",
 ]

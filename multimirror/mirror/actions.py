@@ -7,6 +7,7 @@ for later                   LookAgain
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from multimirror.batch import Json, Refusal
 
@@ -48,14 +49,16 @@ class Warn:
 
     reason: str
     message: str
+    kind: Literal["Normal", "Warning"] = "Warning"
 
 
 @dataclass(frozen=True, slots=True)
 class CreateCopy:
-    """Make the copy of this attempt."""
+    """Make the copy of this attempt. `deadline`: its activeDeadlineSeconds."""
 
     worker: str
     attempt: int
+    deadline: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from multimirror.api import HOLD_ANNOTATION
 from multimirror.batch import Json, Phase, Refusal, find_condition, is_finished, mirror_status, phase
 from multimirror.batch.times import format_time
 from multimirror.mirror.actions import (
@@ -30,7 +31,8 @@ from multimirror.mirror.actions import (
     Warn,
 )
 from multimirror.mirror.endings import suspended_status, with_ending
-from multimirror.mirror.marks import Copy, attempt_of, cluster_of
+from multimirror.mirror.fence import deadline, fenced_out, first_deadline, may_resume, safe_after
+from multimirror.mirror.marks import Copy, attempt_of, cluster_of, is_held, lease_of
 from multimirror.mirror.moments import moment, seconds_of
 
 LostPolicy = Literal["Redispatch", "Wait", "Fail"]
@@ -43,6 +45,8 @@ class Policy:
     lost_after: float = 300.0
     when_lost: LostPolicy = "Redispatch"
     retention: float = 0.0
+    grace: float = 30.0
+    """How much longer than its lease, and its pods' time to stop, a Job with a fence waits before it moves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,10 @@ class Reach:
     connected: bool
     lost_since: float | None = None
     why: str = ""
+    recorded: bool = True
+    """Its WorkerCluster says so too; without that no lease is given there."""
+    ahead: float = 0.0
+    """By how many seconds its clock is ahead of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +108,12 @@ def _unassigned(job: Json, situation: Situation) -> list[Action]:
         return waiting
     if _within_reach(situation.copies, situation):
         return []  # their deletion will be told
+    if is_held(job):
+        message = (
+            "it is held, as its user asked, and not placed; set spec.suspend to false, or remove the annotation "
+            f"{HOLD_ANNOTATION}, to let it go"
+        )
+        return [Warn("Held", message, "Normal")]
     return [Place(tuple(sorted(situation.refusals.items())))]
 
 
@@ -119,14 +133,27 @@ def _assigned(job: Json, situation: Situation, cluster: str, copy: Copy | None) 
         return _lost(job, situation, cluster, reach)
     if copy is None:
         return _without_copy(job, situation, cluster)
+    status = copy.job.get("status") or {}
+    if fenced_out(job, status):
+        return _fenced_out(job, situation, cluster) if is_finished(status) else []  # its end will be told
     actions: list[Action] = []
-    if not copy.terminating and not is_finished(copy.job.get("status") or {}):
-        actions += _in_step(job, copy)
-    return actions + _mirrored(job, copy.job.get("status") or {}, cluster)
+    if not copy.terminating and not is_finished(status):
+        actions += _in_step(job, copy, reach, situation.now)
+    return actions + _mirrored(job, status, cluster)
+
+
+def _fenced_out(job: Json, situation: Situation, cluster: str) -> list[Action]:
+    """The worker ended the copy because it did not hear from us: that is not the user's failure."""
+    problem = f"worker {cluster} had no contact for a lease of {lease_of(job)} s and ended the Job there"
+    if situation.policy.when_lost == "Fail":
+        return _mirrored(job, with_ending(job, _now(situation), reason="WorkerLost", message=problem), cluster)
+    return [Unassign("LeaseExpired", f"{problem}; it is started again")]
 
 
 def _without_copy(job: Json, situation: Situation, cluster: str) -> list[Action]:
     status = job.get("status") or {}
+    if situation.last_words is not None and fenced_out(job, situation.last_words):
+        return _fenced_out(job, situation, cluster)
     if situation.last_words is not None:
         told = _mirrored(job, situation.last_words, cluster)
         if told:
@@ -142,7 +169,9 @@ def _without_copy(job: Json, situation: Situation, cluster: str) -> list[Action]
         return [Unassign("Refused", f"worker {cluster} did not take it: {situation.refusals[cluster]}")]
     if any(c.worker != cluster for c in _within_reach(situation.copies, situation)):
         return []  # an earlier attempt's copy is still there; its deletion will be told
-    return [CreateCopy(cluster, attempt_of(job))]
+    if lease_of(job) is not None and not situation.workers[cluster].recorded:
+        return []  # that it is will be told
+    return [CreateCopy(cluster, attempt_of(job), first_deadline(job))]
 
 
 def _lost(job: Json, situation: Situation, cluster: str, reach: Reach) -> list[Action]:
@@ -150,36 +179,43 @@ def _lost(job: Json, situation: Situation, cluster: str, reach: Reach) -> list[A
     if job["spec"].get("suspend"):
         return []  # its user stopped it: there is nothing to start elsewhere before it is resumed
     since = reach.lost_since if reach.lost_since is not None else situation.now
-    due = since + policy.lost_after - situation.now
+    patience = max(policy.lost_after, safe_after(job, policy.grace))
+    due = since + patience - situation.now
     problem = f"worker {cluster} cannot be reached" + (f" ({reach.why})" if reach.why else "")
     if policy.when_lost == "Wait":
         return [Warn("WorkerLost", f"{problem}; the queue says to wait for it")]
     if due > 0:
         then = "started elsewhere" if policy.when_lost == "Redispatch" else "failed"
         return [
-            Warn("WorkerLost", f"{problem}; unless it comes back within {policy.lost_after:g} s the Job is {then}"),
+            Warn("WorkerLost", f"{problem}; unless it comes back within {patience:g} s the Job is {then}"),
             LookAgain(due),
         ]
     if policy.when_lost == "Fail" or phase(job.get("status") or {}) is not Phase.RUNNING:
-        message = f"{problem} for more than {policy.lost_after:g} s"
+        message = f"{problem} for more than {patience:g} s"
         return _mirrored(job, with_ending(job, _now(situation), reason="WorkerLost", message=message), cluster)
-    return [Unassign("WorkerLost", f"{problem} for more than {policy.lost_after:g} s; the Job is started elsewhere")]
+    return [Unassign("WorkerLost", f"{problem} for more than {patience:g} s; the Job is started elsewhere")]
 
 
-def _in_step(job: Json, copy: Copy) -> list[Action]:
+def _in_step(job: Json, copy: Copy, reach: Reach, now: float) -> list[Action]:
     """The fields that may change while a Job runs, and only those: what a worker's webhooks add is not ours to undo."""
     spec, theirs = job["spec"], copy.job["spec"]
-    wanted: Json = {"suspend": bool(spec.get("suspend")), "parallelism": spec.get("parallelism", 1)}
-    wanted["activeDeadlineSeconds"] = spec.get("activeDeadlineSeconds")
+    wanted: Json = {"parallelism": spec.get("parallelism", 1)}
+    later: list[Action] = []
+    fenced = lease_of(job) is not None
+    if spec.get("suspend") or not fenced or not theirs.get("suspend") or may_resume(copy):
+        wanted["suspend"] = bool(spec.get("suspend"))
+    if not fenced or reach.recorded:
+        wanted["activeDeadlineSeconds"], again = deadline(job, copy, now + reach.ahead)
+        later = [LookAgain(again)] if again is not None else []
     if spec.get("completionMode") == "Indexed":
         wanted["completions"] = spec.get("completions")
-    now = {key: theirs.get(key) for key in wanted} | {"suspend": bool(theirs.get("suspend"))}
-    changed = {key: value for key, value in wanted.items() if now[key] != value}
+    found = {key: theirs.get(key) for key in wanted} | {"suspend": bool(theirs.get("suspend"))}
+    changed = {key: value for key, value in wanted.items() if found[key] != value}
     if not changed:
-        return []
+        return later
     metadata = copy.job["metadata"]
-    was = {key: now[key] for key in changed}
-    return [SyncCopy(copy.worker, metadata["namespace"], metadata["name"], copy.uid, changed, was)]
+    was = {key: found[key] for key in changed}
+    return [SyncCopy(copy.worker, metadata["namespace"], metadata["name"], copy.uid, changed, was), *later]
 
 
 # --- the end ----------------------------------------------------------------------------------------------------------

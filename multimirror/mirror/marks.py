@@ -12,6 +12,8 @@ from multimirror.api import (
     ATTEMPT_LABEL,
     CLUSTER_ANNOTATION,
     DEFAULT_QUEUE_LABEL,
+    HOLD_ANNOTATION,
+    LEASE_ANNOTATION,
     ORIGIN_UID_LABEL,
 )
 from multimirror.batch import Json
@@ -54,6 +56,16 @@ def cluster_of(job: Json) -> str | None:
 def attempt_of(job: Json) -> int:
     """How often the Job has been assigned; 0 means never: then there is no copy of it anywhere."""
     return _number(annotations(job).get(ATTEMPT_ANNOTATION))
+
+
+def lease_of(job: Json) -> int | None:
+    """For how many seconds the Job's copy may run without contact; None: for as long as it likes."""
+    return _number(annotations(job).get(LEASE_ANNOTATION)) or None
+
+
+def is_held(job: Json) -> bool:
+    """Its user does not want it to be placed; whoever resumes it wants it to."""
+    return annotations(job).get(HOLD_ANNOTATION) == "true" and bool(job["spec"].get("suspend"))
 
 
 def queue_of(job: Json, namespace: Json | None) -> str | None:

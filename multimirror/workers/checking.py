@@ -1,9 +1,11 @@
 """Before a worker gets Jobs: is it there, which version, which cluster, and may we do what we will have to do?"""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from email.utils import parsedate_to_datetime
 from typing import Final
 
 import orjson
@@ -30,11 +32,22 @@ class Facts:
     missing: tuple[str, ...]
     sees_namespaces: bool
     sees_nodes: bool
+    clock_ahead: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """An answer to the cheapest question that every account may ask."""
+
+    version: str
+    clock_ahead: float
+    """By how much its clock is ahead of ours, in seconds. Its answer is a little old when we read it and names whole
+    seconds, so this is too small by up to a second and the way here, and never too large. 0 where it does not say."""
 
 
 async def check(client: Client, namespaces: Sequence[str] | None) -> Facts:
     """Ask. `namespaces`: where copies may go; None: everywhere."""
-    version = await version_of(client)
+    answer = await heartbeat(client)
     identity = await identity_of(client)
     questions = [("jobs", "batch", verb, namespace) for namespace in namespaces or [""] for verb in _NEEDED]
     questions += [("namespaces", "", "list", ""), ("nodes", "", "list", "")]
@@ -45,14 +58,30 @@ async def check(client: Client, namespaces: Sequence[str] | None) -> Facts:
         for (resource, group, verb, namespace), yes in answers.items()
         if not yes and group
     )
-    return Facts(version, identity, missing, answers["namespaces", "", "list", ""], answers["nodes", "", "list", ""])
+    return Facts(
+        answer.version,
+        identity,
+        missing,
+        sees_namespaces=answers["namespaces", "", "list", ""],
+        sees_nodes=answers["nodes", "", "list", ""],
+        clock_ahead=answer.clock_ahead,
+    )
 
 
-async def version_of(client: Client, seconds: float | None = None) -> str:
-    """Also the heartbeat: the cheapest question that every account may ask."""
+async def heartbeat(client: Client, seconds: float | None = None, clock: Callable[[], float] = time.time) -> Heartbeat:
+    """Ask, and wait at most so long."""
     answer = await client.request("GET", "/version", timeout=seconds)
     found = orjson.loads(answer.body)
-    return str(found.get("gitVersion", "")) if isinstance(found, dict) else ""
+    version = str(found.get("gitVersion", "")) if isinstance(found, dict) else ""
+    return Heartbeat(version, clock_ahead(answer.headers.get("date"), clock()))
+
+
+def clock_ahead(date: str | None, now: float) -> float:
+    """From the Date header of an answer."""
+    try:
+        return parsedate_to_datetime(date).timestamp() - now if date is not None else 0.0
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 async def identity_of(client: Client) -> str:

@@ -101,7 +101,7 @@ class Workers:
             self._listener,
             guard=self._access.guard,
             pulse=self._access.pulse,
-            lost_since=_lost_since(cluster),
+            lost_since=disconnected_at(cluster),
         )
         self._workers[name] = worker
         self._tasks[name] = group.create_task(worker.run(), name=f"worker {name}")
@@ -169,8 +169,8 @@ class Workers:
         self._news.set()
 
 
-def _lost_since(cluster: Object) -> float | None:
-    """What was written down before we started: a restart does not set the clock of a lost worker back."""
+def disconnected_at(cluster: Object) -> float | None:
+    """Since when a WorkerCluster's status says that it is not: a restart does not set the clock of a lost one back."""
     condition = find_condition((cluster.get("status") or {}).get("conditions") or (), CONNECTED)
     if condition is None or condition.get("status") != "False":
         return None

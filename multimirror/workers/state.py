@@ -20,6 +20,8 @@ class WorkerState:
     """Since when it is not connected (seconds since the epoch)."""
     last_contact: float | None = None
     latency: float | None = None
+    clock_ahead: float = field(default=0.0, compare=False)
+    """How many seconds its clock is ahead of ours; what it says itself, so never more than the truth by much."""
     version: str = ""
     is_management: bool = False
     """It is the management cluster itself."""

@@ -16,7 +16,7 @@ import structlog
 from multimirror.batch import Json
 from multimirror.kube import ApiError, Change, ConfigError, Connection
 from multimirror.kube.backoff import Backoff
-from multimirror.workers.checking import version_of
+from multimirror.workers.checking import heartbeat
 from multimirror.workers.session import Needs, Session
 from multimirror.workers.state import WorkerState
 
@@ -172,7 +172,7 @@ class Worker:
                 return
             started = asyncio.get_running_loop().time()
             try:
-                await version_of(session.client, self._pulse.patience)
+                answer = await heartbeat(session.client, self._pulse.patience, self._clock)
             except ApiError:
                 misses += 1
                 if misses >= self._pulse.misses:
@@ -180,15 +180,21 @@ class Worker:
                 continue
             misses = 0
             latency = asyncio.get_running_loop().time() - started
-            self.state = replace(self.state, last_contact=self._clock(), latency=latency)
+            self.state = replace(
+                self.state, last_contact=self._clock(), latency=latency, clock_ahead=answer.clock_ahead
+            )
 
     def _connected(self, session: Session, target: Target) -> None:
+        before, now = self.state, self._clock()
         self.session = session
+        unusable_since = now if before.lost_since is None else before.lost_since
         self.state = WorkerState(
             connected=True,
             reason="Connected",
             message=f"Kubernetes {session.facts.version}",
-            last_contact=self._clock(),
+            lost_since=unusable_since if session.facts.missing else None,
+            last_contact=now,
+            clock_ahead=session.facts.clock_ahead,
             version=session.facts.version,
             is_management=session.facts.identity == target.needs.origin,
             missing=session.facts.missing,

@@ -12,6 +12,7 @@ from multimirror.api import (
     CLUSTER_ANNOTATION,
     CLUSTERS_ANNOTATION,
     DEFAULT_QUEUE_LABEL,
+    HOLD_ANNOTATION,
     MANAGED_BY,
     ORIGIN_LABEL,
     PRIORITY_LABEL,
@@ -80,6 +81,23 @@ def test_a_job_becomes_ours(job: Object, namespace: Object, labels: dict[str, st
     patched = json_patch(job, list(verdict.operations))
     assert (patched["metadata"]["labels"], patched["spec"]) == (labels, TAKEN)
     assert decide(patched, namespace, QUEUES) is None, "the second time nothing is left to do"
+
+
+@pytest.mark.parametrize(
+    ("job", "held"),
+    [
+        pytest.param(a_job(queued(), suspend=True), True, id="created suspended"),
+        pytest.param(a_job(queued(), suspend=True, annotations={"a": "b"}), True, id="created suspended, annotated"),
+        pytest.param(a_job(queued()), False, id="not suspended by its user"),
+        pytest.param(a_job(queued(), managedBy=MANAGED_BY, suspend=True), False, id="as we leave a Job"),
+        pytest.param(a_job(queued(), annotations={HOLD_ANNOTATION: "true"}), True, id="its user says so"),
+    ],
+)
+def test_a_job_that_its_user_creates_suspended_is_held(job: Object, held: bool) -> None:
+    verdict = decide(job, PLAIN, QUEUES)
+    patched = json_patch(job, list(verdict.operations)) if isinstance(verdict, Patch) else job
+    assert (patched["metadata"].get("annotations") or {}).get(HOLD_ANNOTATION) == ("true" if held else None)
+    assert decide(patched, PLAIN, QUEUES) is None, "the second time nothing is left to do"
 
 
 @pytest.mark.parametrize(
