@@ -56,7 +56,7 @@ fmt: $(STAMP)
 
 manifests: $(STAMP)
 	$(BIN)/python -m multimirror.api deploy/crds
-	$(BIN)/python -m multimirror.admission deploy/admission/policies.yaml
+	$(BIN)/python -m multimirror.admission deploy/admission
 
 reference: $(STAMP)
 	$(BIN)/python -m docs.generator docs/reference

@@ -1,4 +1,4 @@
-"""`python -m multimirror.admission FILE` writes the admission policies there."""
+"""`python -m multimirror.admission DIRECTORY` writes the admission policies there."""
 
 import sys
 from pathlib import Path
@@ -7,4 +7,5 @@ from multimirror.admission.policies import manifest
 
 if len(sys.argv) != 2:
     sys.exit(str(__doc__))
-Path(sys.argv[1]).write_text(manifest())
+for version, name in (("v1", "policies.yaml"), ("v1beta1", "policies-v1beta1.yaml")):
+    (Path(sys.argv[1]) / name).write_text(manifest(version))

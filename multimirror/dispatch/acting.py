@@ -12,7 +12,7 @@ from typing import Literal
 import structlog
 
 from multimirror.api import CLUSTER_ANNOTATION, ORIGIN_LABEL
-from multimirror.batch import Json, make_copy
+from multimirror.batch import Json, is_finished, make_copy, phase
 from multimirror.dispatch import metrics
 from multimirror.dispatch.memory import Memory
 from multimirror.dispatch.originals import Originals
@@ -28,7 +28,18 @@ from multimirror.kube import (
     RequeueAfter,
     key_of,
 )
-from multimirror.mirror import Copy, CreateCopy, DeleteCopy, PatchStatus, Refuse, SyncCopy, Unassign, Warn, origin_uid
+from multimirror.mirror import (
+    Copy,
+    CreateCopy,
+    DeleteCopy,
+    PatchStatus,
+    Refuse,
+    SyncCopy,
+    Unassign,
+    Warn,
+    lease_of,
+    origin_uid,
+)
 from multimirror.workers import JOBS, Session, Worker
 
 _log = structlog.get_logger(__name__)
@@ -62,6 +73,8 @@ class ManagementActor:
             self.tell(job, "StatusRefused", f"the API server refuses the status from worker {worker}: {error.message}")
             return None
         self._originals.writes.wrote(answer)
+        if is_finished(action.status):
+            _log.info("finished", uid=uid, job=key_of(job), cluster=worker, phase=str(phase(action.status)))
         metrics.MIRRORED.labels(worker).inc()
         if heard is not None:
             metrics.MIRROR_SECONDS.labels(worker).observe(asyncio.get_running_loop().time() - heard)
@@ -162,15 +175,15 @@ class WorkerActor:
         there = Copy(self._worker.name, found)
         if there.attempt != action.attempt and not there.terminating:
             stale = DeleteCopy(self._worker.name, metadata["namespace"], metadata["name"], there.uid, "stale")
-            await self.delete(session, stale)
+            await self.delete(session, uid, stale)
             return _SOON
         if there.terminating:
             return _LATER
         session.writes(metadata["namespace"]).wrote(found)
         return None
 
-    async def delete(self, session: Session, action: DeleteCopy) -> None:
-        """Delete exactly that copy, and with it its pods."""
+    async def delete(self, session: Session, uid: str, action: DeleteCopy) -> None:
+        """Delete exactly that copy of the Job with this uid, and with it its pods."""
         try:
             answer = await session.writer.delete(
                 JOBS, action.name, action.namespace, propagation="Background", uid=action.uid
@@ -183,7 +196,7 @@ class WorkerActor:
         else:
             session.writes(action.namespace).wrote(answer)
         metrics.DELETED.labels(self._worker.name, action.why).inc()
-        _log.info("copy deleted", job=key_of(gone), cluster=self._worker.name, why=action.why)
+        _log.info("copy deleted", uid=uid, job=key_of(gone), cluster=self._worker.name, why=action.why)
 
     async def sync(self, session: Session, job: Json, action: SyncCopy) -> None:
         """Bring the copy in step. A worker that changes it back is told on, once, and not fought."""
@@ -203,6 +216,11 @@ class WorkerActor:
             )
             return
         session.writes(action.namespace).wrote(answer)
+        if lease_of(job) is not None and "activeDeadlineSeconds" in action.spec:
+            metrics.RENEWED.labels(self._worker.name).inc()
+        _log.info(
+            "copy changed", uid=job["metadata"]["uid"], job=key_of(job), cluster=self._worker.name, to=action.spec
+        )
         if any((answer["spec"].get(key) or None) != (value or None) for key, value in action.spec.items()):
             notes.stubborn = wish
             fields = ", ".join(sorted(action.spec))

@@ -175,7 +175,7 @@ class Lanes:
         result: RequeueAfter | None = None
         for action in decide(self._known.situation(uid, job)):
             if isinstance(action, DeleteCopy) and action.worker == name:
-                await actor.delete(session, action)
+                await actor.delete(session, uid, action)
             elif isinstance(action, SyncCopy) and action.worker == name and job is not None:
                 await actor.sync(session, job, action)
             elif isinstance(action, CreateCopy) and action.worker == name and job is not None:

@@ -20,7 +20,15 @@ UNASSIGNED: Final = Counter(
     "multimirror_jobs_unassigned_total", "Jobs taken from a worker, by why.", ("worker", "reason")
 )
 CREATED: Final = Counter("multimirror_copies_created_total", "Copies made.", ("worker",))
-DELETED: Final = Counter("multimirror_copies_deleted_total", "Copies deleted, by why.", ("worker", "reason"))
+DELETED: Final = Counter(
+    "multimirror_copies_deleted_total", "Copies deleted, by why: finished, orphan, stale.", ("worker", "reason")
+)
+RENEWED: Final = Counter("multimirror_leases_renewed_total", "Deadlines of copies pushed forward.", ("worker",))
+COPIES: Final = Gauge(
+    "multimirror_copies",
+    "Copies there, by state: running, suspended, complete, failed, terminating.",
+    ("worker", "state"),
+)
 CREATE_SECONDS: Final = Histogram(
     "multimirror_dispatch_seconds",
     "Time from seeing the assignment to the worker's answer.",
@@ -41,4 +49,4 @@ STATUS_REFUSED: Final = Counter(
     ("worker", "by"),
 )
 WORKER_UP: Final = Gauge("multimirror_worker_up", "1 while a worker is connected.", ("worker",))
-COPIES: Final = Gauge("multimirror_worker_jobs", "Jobs that are assigned to a worker.", ("worker",))
+ASSIGNED_JOBS: Final = Gauge("multimirror_worker_jobs", "Jobs that are assigned to a worker.", ("worker",))

@@ -5,13 +5,14 @@ and nothing that did not change. A write that fails is made good by the next one
 """
 
 import asyncio
+from collections import Counter
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
 from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, MirrorQueueSpec, SpecError
-from multimirror.batch import Json
+from multimirror.batch import Json, Phase, phase
 from multimirror.batch.quantities import canonical
 from multimirror.batch.times import format_time
 from multimirror.dispatch import metrics
@@ -21,9 +22,10 @@ from multimirror.dispatch.options import DispatcherOptions
 from multimirror.dispatch.scheduler import Scheduler
 from multimirror.kube import Client, KubeError, Resource
 from multimirror.mirror.moments import moment, seconds_of
-from multimirror.workers import conditions, merged_conditions
+from multimirror.workers import Worker, conditions, merged_conditions
 
 _log = structlog.get_logger(__name__)
+_STATES: Final = ("running", "suspended", "complete", "failed", "terminating")
 
 
 class Reporter:
@@ -40,6 +42,7 @@ class Reporter:
         self._clock = known.clock
         self._news = asyncio.Event()
         self._written: dict[str, tuple[str, float]] = {}
+        self._counted: dict[str, float] = {}
 
     def wake(self) -> None:
         """Something may have changed."""
@@ -84,7 +87,8 @@ class Reporter:
         spec = self._known.workers.specs.get(name)
         state, use = worker.state, self._known.originals.ledger.worker(name)
         metrics.WORKER_UP.labels(name).set(1 if state.connected else 0)
-        metrics.COPIES.labels(name).set(use.jobs)
+        metrics.ASSIGNED_JOBS.labels(name).set(use.jobs)
+        self._count_copies(worker)
         generation = cluster["metadata"].get("generation", 1)
         wanted = conditions(state, cordoned=spec is not None and spec.cordoned)
         now = self._clock()
@@ -112,6 +116,16 @@ class Reporter:
             if state.latency is not None:
                 status["latencyMilliseconds"] = round(state.latency * 1000)
         return status
+
+    def _count_copies(self, worker: Worker) -> None:
+        """Now and then: there may be tens of thousands."""
+        now = self._clock()
+        if now < self._counted.get(worker.name, 0.0) + self._options.report_seconds:
+            return
+        self._counted[worker.name] = now
+        found = Counter(_state_of(copy) for copy in worker.session.all_copies()) if worker.session is not None else {}
+        for state in _STATES:
+            metrics.COPIES.labels(worker.name, state).set(found.get(state, 0))
 
     def _queue_status(self, queue: Json) -> Json:
         name, before = queue["metadata"]["name"], queue.get("status") or {}
@@ -145,6 +159,18 @@ class Reporter:
                 "message": str(head.explanation),
             }
         return status
+
+
+def _state_of(copy: Json) -> str:
+    if "deletionTimestamp" in copy["metadata"]:
+        return "terminating"
+    match phase(copy.get("status") or {}):
+        case Phase.COMPLETE:
+            return "complete"
+        case Phase.FAILED:
+            return "failed"
+        case _:
+            return "suspended" if copy["spec"].get("suspend") else "running"
 
 
 def _queue_condition(queue: Json) -> tuple[str, bool, str, str]:

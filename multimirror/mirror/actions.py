@@ -69,7 +69,8 @@ class DeleteCopy:
     namespace: str
     name: str
     uid: str
-    why: str
+    why: Literal["orphan", "finished", "stale"]
+    """The Job is gone, or has ended, or is at a later attempt."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ def decide(situation: Situation) -> list[Action]:
     """What to do now. Actions on different clusters may be carried out side by side."""
     job = situation.job
     if job is None or "deletionTimestamp" in job["metadata"]:
-        return _deletions(situation.copies, "the Job was deleted")
+        return _deletions(situation.copies, "orphan")
     if is_finished(job.get("status") or {}):
         return _after_the_end(job, situation)
     if attempt_of(job) == 0 and _touched_by_others(job):
@@ -93,7 +93,7 @@ def decide(situation: Situation) -> list[Action]:
     cluster, attempt = cluster_of(job), attempt_of(job)
     current = [c for c in situation.copies if c.worker == cluster and c.attempt == attempt]
     stale = [c for c in situation.copies if not (c.worker == cluster and c.attempt == attempt)]
-    actions = _deletions(_within_reach(stale, situation), "a newer attempt has taken its place")
+    actions = _deletions(_within_reach(stale, situation), "stale")
     if cluster is None:
         return actions + _unassigned(job, situation)
     return actions + _assigned(job, situation, cluster, current[0] if current else None)
@@ -230,7 +230,7 @@ def _after_the_end(job: Json, situation: Situation) -> list[Action]:
         if finished and copy.worker == cluster and copy.attempt == attempt and left > 0:
             actions.append(LookAgain(left))
         else:
-            actions += _deletions(_within_reach([copy], situation), "the Job is finished")
+            actions += _deletions(_within_reach([copy], situation), "finished")
     return actions
 
 
@@ -255,7 +255,7 @@ def _mirrored(job: Json, observed: Json, worker: str | None) -> list[Action]:
     return [PatchStatus(result, worker)]
 
 
-def _deletions(copies: Iterable[Copy], why: str) -> list[Action]:
+def _deletions(copies: Iterable[Copy], why: Literal["orphan", "finished", "stale"]) -> list[Action]:
     return [
         DeleteCopy(c.worker, c.job["metadata"]["namespace"], c.job["metadata"]["name"], c.uid, why)
         for c in copies

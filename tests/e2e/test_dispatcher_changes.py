@@ -4,7 +4,14 @@ from typing import Any
 
 import pytest
 
-from multimirror.api import ATTEMPT_ANNOTATION, DEFAULT_QUEUE_LABEL, ORIGIN_LABEL, ORIGIN_UID_LABEL, QUEUE_LABEL
+from multimirror.api import (
+    ATTEMPT_ANNOTATION,
+    DEFAULT_QUEUE_LABEL,
+    HOLD_ANNOTATION,
+    ORIGIN_LABEL,
+    ORIGIN_UID_LABEL,
+    QUEUE_LABEL,
+)
 from tests.e2e.dispatching import (
     JOBS,
     NAMESPACES,
@@ -112,6 +119,53 @@ async def test_the_copy_of_another_management_cluster_is_left_alone(stage: Stage
         still = await stage.workers[first].get(JOBS, "job", stage.namespace)
         assert still["metadata"]["uid"] == made["metadata"]["uid"]
         assert still["metadata"]["generation"] == made["metadata"]["generation"]
+
+
+async def test_a_held_job_says_so_and_runs_once_its_user_resumes_it(stage: Stage) -> None:
+    """As admission leaves a Job that its user creates suspended."""
+
+    def held(job: Json) -> None:
+        job["metadata"]["annotations"] = {HOLD_ANNOTATION: "true"}
+
+    async with stage.dispatcher():
+        await stage.submit(change=held)
+        await stage.submit("other")
+        await stage.event("Held", "set spec.suspend to false")
+        await stage.done("other")
+        assert cluster_of(await stage.job()) is None
+        await stage.patch("job", {"spec": {"suspend": False}})
+        job = await stage.done()
+        assert HOLD_ANNOTATION not in job["metadata"]["annotations"], "another attempt would not be held"
+
+
+async def test_a_waiting_job_can_be_held_back_and_let_go_by_its_annotation(stage: Stage) -> None:
+    await stage.set_queue(quota={"jobs": 0})
+    async with stage.dispatcher() as dispatcher:
+        await stage.submit()
+        await stage.event("Waiting")
+        await stage.patch("job", {"metadata": {"annotations": {HOLD_ANNOTATION: "true"}}})
+        await stage.event("Held")
+        await stage.set_queue(quota=None)
+        await stage.submit("other")
+        await stage.done("other")
+        assert cluster_of(await stage.job()) is None
+        told = dispatcher.explained(f"{stage.namespace}/job")
+        assert told is not None
+        assert told["state"] == "Held"
+        await stage.patch("job", {"metadata": {"annotations": {HOLD_ANNOTATION: None}}})
+        await stage.done()
+
+
+async def test_a_job_of_ours_without_any_queue_says_so_and_runs_once_it_names_one(stage: Stage) -> None:
+    async with stage.dispatcher() as dispatcher:
+        await stage.submit(change=lambda job: job["metadata"].pop("labels"))
+        await stage.event("Waiting", "names no queue")
+        await dispatcher.idle()
+        told = dispatcher.explained(f"{stage.namespace}/job")
+        assert told is not None
+        assert (told["state"], told["reason"]) == ("Waiting", "QueueMissing")
+        await stage.patch("job", {"metadata": {"labels": {QUEUE_LABEL: stage.queue}}})
+        await stage.done()
 
 
 async def test_a_worker_that_is_no_longer_cordoned_takes_the_jobs_that_wait(stage: Stage) -> None:

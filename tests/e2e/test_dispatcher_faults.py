@@ -9,8 +9,7 @@ import pytest
 
 from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, WORKER_CLUSTERS
 from multimirror.dispatch import Dispatcher
-from multimirror.kube import Client, Connection, Forbidden, LeaderElector, LeadershipLost, NotFound, Resource
-from tests.contract.test_webhooks import listening
+from multimirror.kube import Client, Connection, LeaderElector, LeadershipLost, NotFound
 from tests.e2e.dispatching import (
     ACCOUNTS,
     JOBS,
@@ -26,6 +25,7 @@ from tests.e2e.dispatching import (
     secret,
     until,
 )
+from tests.e2e.worker_webhooks import REFUSAL, admitting
 
 pytestmark = [pytest.mark.timeout(180)]
 Json = dict[str, Any]
@@ -502,45 +502,10 @@ async def test_of_two_controllers_one_works_and_the_other_takes_over_when_it_end
 # --- admission on the worker ------------------------------------------------------------------------------------------
 
 
-@contextlib.asynccontextmanager
-async def refusing(stage: Stage, worker: str) -> AsyncIterator[None]:
-    """A policy of that worker refuses every Job of our namespace; inside, it is known to be in force."""
-    plural = Resource(
-        "admissionregistration.k8s.io",
-        "v1",
-        "validatingwebhookconfigurations",
-        "ValidatingWebhookConfiguration",
-        namespaced=False,
-    )
-    client = stage.workers[worker]
-    answer = {"allowed": False, "status": {"message": "images must come from our own registry", "code": 403}}
-    async with listening(lambda _: answer) as hook:
-        webhook = {
-            "name": f"{stage.namespace}.example.com",
-            "admissionReviewVersions": ["v1"],
-            "sideEffects": "None",
-            "clientConfig": {"url": hook.url, "caBundle": hook.authority},
-            "rules": [{"apiGroups": ["batch"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["jobs"]}],
-            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": stage.namespace}},
-        }
-        header = {"apiVersion": plural.api_version, "kind": plural.kind, "metadata": {"name": stage.namespace}}
-        await client.create(plural, {**header, "webhooks": [webhook]})
-        try:
-            probe = a_job("probe", queue="unused")
-            async with asyncio.timeout(30):
-                while not hook.asked:
-                    with contextlib.suppress(Forbidden):
-                        await client.create(JOBS, probe, stage.namespace, dry_run=True)
-                    await asyncio.sleep(0.05)
-            yield
-        finally:
-            await client.delete(plural, stage.namespace)
-
-
 async def test_a_job_that_a_workers_policy_refuses_goes_to_another_and_its_user_is_told(stage: Stage) -> None:
     first, second = stage.workers
     await stage.set_queue(placement="Ordered")
-    async with refusing(stage, first), stage.dispatcher():
+    async with admitting(stage, first, REFUSAL), stage.dispatcher():
         await stage.submit()
         job = await stage.done()
         assert cluster_of(job) == second

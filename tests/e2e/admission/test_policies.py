@@ -12,12 +12,13 @@ import pytest_asyncio
 import yaml
 
 from clusters.background import BackgroundFleet
-from clusters.fleet import FleetOptions
+from clusters.local import LocalOptions
 from multimirror.api import (
     ATTEMPT_ANNOTATION,
     CLUSTER_ANNOTATION,
     CLUSTERS_ANNOTATION,
     DEFAULT_QUEUE_LABEL,
+    HOLD_ANNOTATION,
     MANAGED_BY,
     ORIGIN_LABEL,
     PRIORITY_LABEL,
@@ -49,7 +50,8 @@ OURS = {"managedBy": MANAGED_BY, "suspend": True}
 @pytest.fixture(scope="module")
 def fleet() -> Iterator[BackgroundFleet]:
     """A control plane of their own: where policies act, the webhook has nothing left to do."""
-    with BackgroundFleet("local", FleetOptions(workers=0, nodes=False)) as fleet:
+    beta = {"admissionregistration.k8s.io/v1beta1": True}
+    with BackgroundFleet("local", LocalOptions(workers=0, nodes=False, runtime_config=beta)) as fleet:
         yield fleet
 
 
@@ -58,12 +60,16 @@ async def client(fleet: BackgroundFleet) -> AsyncIterator[Client]:
     async with Client(Connection.from_kubeconfig(fleet.management.kubeconfig)) as client:
         await define(client)
         for policy in yaml.safe_load_all(POLICIES.read_text()):
-            group, version = policy["apiVersion"].split("/")
-            kind = policy["kind"]
-            plural = f"{kind.lower()[:-1]}ies" if kind.endswith("Policy") else f"{kind.lower()}s"
-            await client.create(Resource(group, version, plural, kind, namespaced=False), policy)
+            await client.create(resource_of(policy), policy)
         await until_all_act(client)
         yield client
+
+
+def resource_of(policy: Object) -> Resource:
+    group, version = policy["apiVersion"].split("/")
+    kind = policy["kind"]
+    plural = f"{kind.lower()[:-1]}ies" if kind.endswith("Policy") else f"{kind.lower()}s"
+    return Resource(group, version, plural, kind, namespaced=False)
 
 
 async def until_all_act(client: Client) -> None:
@@ -90,6 +96,16 @@ async def acts(client: Client, job: Object, namespace: str) -> bool | None:
     return "managedBy" in made["spec"]
 
 
+async def test_the_policies_for_older_clusters_are_taken_by_the_beta_api(client: Client) -> None:
+    older = POLICIES.with_name("policies-v1beta1.yaml")
+    mutating = [p for p in yaml.safe_load_all(older.read_text()) if p["kind"].startswith("Mutating")]
+    assert {policy["apiVersion"] for policy in mutating} == {"admissionregistration.k8s.io/v1beta1"}
+    for policy in mutating:
+        policy["metadata"]["name"] += "-beta"
+        made = await client.create(resource_of(policy), policy, dry_run=True)
+        assert made["spec"].keys() >= policy["spec"].keys()
+
+
 async def test_a_job_that_names_a_queue_becomes_ours(client: Client) -> None:
     namespace, queue = await a_namespace(client), await a_queue(client)
     job = a_job("train", {QUEUE_LABEL: queue, PRIORITY_LABEL: "5"})
@@ -109,6 +125,16 @@ async def test_a_job_that_names_us_and_is_suspended_already_stays_as_it_is(clien
     namespace, queue = await a_namespace(client), await a_queue(client)
     made = await client.create(JOBS, a_job("j", {QUEUE_LABEL: queue}, **OURS), namespace)
     assert made["spec"].items() >= OURS.items()
+
+
+async def test_a_job_that_its_user_creates_suspended_is_held(client: Client) -> None:
+    namespace, queue = await a_namespace(client), await a_queue(client)
+    made = await client.create(JOBS, a_job("held", {QUEUE_LABEL: queue}, suspend=True), namespace)
+    assert made["spec"].items() >= OURS.items()
+    assert made["metadata"]["annotations"] == {HOLD_ANNOTATION: "true"}
+    for name, spec in (("not", {}), ("ours", OURS)):
+        made = await client.create(JOBS, a_job(name, {QUEUE_LABEL: queue}, **spec), namespace)
+        assert HOLD_ANNOTATION not in (made["metadata"].get("annotations") or {})
 
 
 async def test_a_job_in_a_namespace_with_a_default_queue_becomes_ours_and_says_so(client: Client) -> None:

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from multimirror.admission.policies import manifest
 
 
-def test_the_manifest_is_current() -> None:
-    stored = Path(__file__).parents[3] / "deploy" / "admission" / "policies.yaml"
-    assert stored.read_text() == manifest(), "run `make manifests`"
+@pytest.mark.parametrize(("version", "name"), [("v1", "policies.yaml"), ("v1beta1", "policies-v1beta1.yaml")])
+def test_the_manifest_is_current(version: str, name: str) -> None:
+    stored = Path(__file__).parents[3] / "deploy" / "admission" / name
+    assert stored.read_text() == manifest(version), "run `make manifests`"

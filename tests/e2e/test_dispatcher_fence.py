@@ -1,0 +1,112 @@
+"""The fence, on whole fleets: what is cut off ends by itself, and no Job ever runs in two places.
+
+The history of each test is checked for that: here a second copy is never allowed.
+"""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from multimirror.api import ATTEMPT_ANNOTATION, LEASE_ANNOTATION
+from tests.e2e.dispatching import JOBS, Stage, cluster_of, condition, finished, running, until
+
+pytestmark = [pytest.mark.timeout(180)]
+Json = dict[str, Any]
+LEASE = 10
+
+
+def stops_at_once(job: Json) -> None:
+    job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 0
+
+
+def attempt(job: Json) -> str:
+    return str((job["metadata"].get("annotations") or {}).get(ATTEMPT_ANNOTATION))
+
+
+def deadline(copy: Json) -> int:
+    return int(copy["spec"].get("activeDeadlineSeconds") or 0)
+
+
+def ended_by_deadline(job: Json) -> bool:
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return any(c["type"] == "Failed" and c.get("reason") == "DeadlineExceeded" for c in conditions)
+
+
+async def fenced(stage: Stage, grace: str = "2s", **spec: Any) -> None:
+    lost = {"after": "0s", "action": "Redispatch"}
+    await stage.set_queue(fence={"lease": f"{LEASE}s", "grace": grace}, onWorkerLost=lost, **spec)
+
+
+async def test_a_fenced_copy_that_is_cut_off_ends_by_itself_before_the_job_runs_elsewhere(stage: Stage) -> None:
+    """Also when the controller starts again meanwhile, and knows nothing but what is written down."""
+    await fenced(stage)
+    async with stage.dispatcher():
+        await stage.submit(change=stops_at_once, never_finish="true")
+        job = await stage.until(running)
+        first = cluster_of(job)
+        assert first is not None
+        assert job["metadata"]["annotations"][LEASE_ANNOTATION] == str(LEASE)
+        stage.doors[first].close()
+        await stage.cluster_condition(first, "Connected", "False")
+    async with stage.dispatcher():
+        there = await until(stage.workers[first], JOBS, stage.namespace, "job", finished)
+        assert ended_by_deadline(there), "its own Job controller ended it; nobody could have told it to"
+        assert attempt(await stage.job()) == "1", "and only then it moves"
+        job = await stage.until(lambda j: attempt(j) == "2" and running(j))
+        assert cluster_of(job) != first
+        assert not condition(job, "Failed")
+        stage.doors[first].open()
+        await stage.cluster_condition(first, "Ready", "True")
+        async with asyncio.timeout(60):
+            while await stage.copies(first):
+                await asyncio.sleep(0.05)
+        assert attempt(await stage.job()) == "2"
+
+
+async def test_a_fenced_copy_that_ended_before_its_worker_was_back_is_started_again_and_not_failed(
+    stage: Stage,
+) -> None:
+    await fenced(stage, grace="10m")
+    async with stage.dispatcher():
+        await stage.submit(change=stops_at_once, never_finish="true")
+        first = cluster_of(await stage.until(running))
+        assert first is not None
+        stage.doors[first].close()
+        await until(stage.workers[first], JOBS, stage.namespace, "job", finished)
+        stage.doors[first].open()
+        job = await stage.until(lambda j: attempt(j) == "2" and running(j))
+        assert not condition(job, "Failed")
+        await stage.event("LeaseExpired", "had no contact")
+
+
+async def test_a_fenced_job_goes_on_beyond_its_lease_and_ends_at_its_users_deadline(stage: Stage) -> None:
+    def limited(job: Json) -> None:
+        stops_at_once(job)
+        job["spec"]["activeDeadlineSeconds"] = LEASE * 2
+
+    await fenced(stage)
+    async with stage.dispatcher():
+        await stage.submit(change=limited, never_finish="true")
+        _, copy = await stage.copy(lambda copy: deadline(copy) == LEASE)
+        _, renewed = await stage.copy(lambda copy: deadline(copy) > LEASE)
+        assert renewed["metadata"]["uid"] == copy["metadata"]["uid"]
+        assert deadline(renewed) <= LEASE * 2
+        job = await stage.done()
+        assert ended_by_deadline(job)
+        assert attempt(job) == "1"
+
+
+async def test_a_fenced_job_that_is_suspended_and_resumed_has_a_lease_again(stage: Stage) -> None:
+    await fenced(stage)
+    async with stage.dispatcher():
+        await stage.submit(change=stops_at_once, never_finish="true")
+        await stage.until(running)
+        await stage.copy(lambda copy: deadline(copy) > LEASE)
+        await stage.patch("job", {"spec": {"suspend": True}})
+        await stage.until(lambda j: condition(j, "Suspended"))
+        await stage.patch("job", {"spec": {"suspend": False}})
+        _, copy = await stage.copy(lambda copy: not copy["spec"].get("suspend") and running(copy))
+        assert deadline(copy) == LEASE, "its time starts anew"
+        _, copy = await stage.copy(lambda copy: deadline(copy) > LEASE)
+        assert attempt(await stage.job()) == "1"

@@ -1,0 +1,88 @@
+"""`multimirror run` as a process of its own: killed in the middle of its work, started again, asked questions."""
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from clusters.local.ports import free_ports
+from multimirror.api import ATTEMPT_ANNOTATION
+from tests.e2e.dispatching import JOBS, PODS, Stage, condition, finished
+
+pytestmark = [pytest.mark.timeout(180)]
+Json = dict[str, Any]
+
+
+@contextlib.asynccontextmanager
+async def running_process(stage: Stage) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """Ready, and where it answers. Killed at the end: it has to stand that at any moment."""
+    (port,) = free_ports(1)
+    address = f"127.0.0.1:{port}"
+    kubeconfig = str(stage.fleet.kubeconfig_file())
+    flags = ["--kubeconfig", kubeconfig, "--health-address", address, "--no-leader-election", "--log-level", "warning"]
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "multimirror.cli", "run", *flags)
+    try:
+        async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+            while True:
+                with contextlib.suppress(aiohttp.ClientError):
+                    async with session.get(f"http://{address}/readyz") as answer:
+                        if answer.status == 200:
+                            break
+                assert process.returncode is None
+                await asyncio.sleep(0.05)
+        yield process, f"http://{address}"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+async def test_a_process_that_is_killed_again_and_again_loses_no_job_and_runs_none_twice(stage: Stage) -> None:
+    """I10: each time it is killed in another moment of its work, and the next one finds out by reading."""
+    count = 12
+
+    async def ended() -> int:
+        return sum(finished(job) for job in (await stage.management.list(JOBS, stage.namespace)).items)
+
+    for number in range(count):
+        await stage.submit(f"job-{number}", duration="500ms")
+    for least in (1, 5, 9):
+        async with running_process(stage):
+            async with asyncio.timeout(60):
+                while await ended() < least:
+                    await asyncio.sleep(0.02)
+    async with running_process(stage):
+        for number in range(count):
+            job = await stage.done(f"job-{number}")
+            assert condition(job, "Complete")
+            assert job["metadata"]["annotations"][ATTEMPT_ANNOTATION] == "1"
+        await stage.nothing_left()
+    started = [obj for _, what, kind, obj in stage.history.events if (kind, what) == (PODS.kind, "ADDED")]
+    assert len(started) == count, "one pod for each Job, ever"
+
+
+async def test_why_a_job_waits_can_be_asked_over_http(stage: Stage) -> None:
+    await stage.set_queue(quota={"jobs": 0})
+    async with running_process(stage) as (_, url), aiohttp.ClientSession() as session:
+
+        async def ask(query: str) -> tuple[int, Json]:
+            async with session.get(f"{url}/explain{query}") as answer:
+                return answer.status, await answer.json()
+
+        await stage.submit()
+        await stage.event("Waiting")
+        key = f"{stage.namespace}/job"
+        status, told = await ask(f"?job={key}")
+        assert status == 200
+        assert (told["state"], told["reason"], told["queue"]) == ("Waiting", "QuotaExceeded", stage.queue)
+        await stage.set_queue(quota=None)
+        await stage.done()
+        async with asyncio.timeout(60):
+            while (await ask(f"?job={key}"))[1].get("state") != "Finished":
+                await asyncio.sleep(0.05)
+        assert (await ask(f"?job={stage.namespace}/nobody"))[0] == 404
+        assert (await ask(""))[0] == 400
