@@ -4,6 +4,7 @@ Where a test says `quota={"jobs": 1}`, the Job after it shows that nothing was k
 """
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,6 +21,14 @@ ONE_AT_A_TIME: Json = {"quota": {"jobs": 1}}
 
 def attempt(job: Json) -> str:
     return str((job["metadata"].get("annotations") or {}).get(ATTEMPT_ANNOTATION))
+
+
+def runs(job: Json, *, number: str) -> bool:
+    return attempt(job) == number and running(job)
+
+
+def shows(job: Json, *, pods: int) -> bool:
+    return bool(job["status"].get("ready") == pods == job["status"].get("active"))
 
 
 async def test_a_job_that_its_worker_changed_on_arrival_gives_its_quota_back(stage: Stage) -> None:
@@ -113,9 +122,7 @@ async def test_the_number_of_active_pods_follows_every_change_by_itself(stage: S
         await stage.submit(change=lambda j: j["spec"].update(parallelism=3, completions=9), never_finish="true")
         for pods in (3, 1, 2):
             await stage.patch("job", {"spec": {"parallelism": pods}})
-            job = await stage.until(
-                lambda j, pods=pods: (j["status"].get("ready"), j["status"].get("active")) == (pods, pods)
-            )
+            job = await stage.until(partial(shows, pods=pods))
             assert attempt(job) == "1"
 
 
@@ -185,7 +192,7 @@ async def test_a_job_that_loses_its_copy_again_and_again_is_placed_each_time(sta
     async with stage.dispatcher():
         await stage.submit(never_finish="true")
         for number in ("1", "2", "3"):
-            await stage.until(lambda j, number=number: attempt(j) == number and running(j))
+            await stage.until(partial(runs, number=number))
             worker, _ = await stage.copy(running)
             await stage.workers[worker].delete(JOBS, "job", stage.namespace, propagation="Background")
         await stage.until(lambda j: attempt(j) == "4" and running(j))

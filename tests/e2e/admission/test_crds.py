@@ -185,7 +185,7 @@ BY_RULE: list[Any] = [
         id="two tenants in one namespace",
     ),
     pytest.param("MirrorQueue", {"workers": {}}, "give names, a selector, or both", id="no workers"),
-    pytest.param("MirrorQueue", {"fence": {"lease": "5s"}}, "must be at least 30s", id="too short a lease"),
+    pytest.param("MirrorQueue", {"fence": {"lease": "5s"}}, "must be at least 10s", id="too short a lease"),
     pytest.param(
         "MirrorQueue",
         {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
