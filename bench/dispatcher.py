@@ -1,6 +1,6 @@
-"""The dispatcher: API calls for one Job, how late the mirror is, 1,000 Jobs at once, and a restart with 20,000.
+"""The dispatcher: API calls for one Job, how late the mirror is, and a restart with 20,000. Many at once: `full-life`.
 
-The first three on real control planes (etcd, kube-apiserver, kube-controller-manager at client QPS 5000) with the
+The first two on real control planes (etcd, kube-apiserver, kube-controller-manager at client QPS 5000) with the
 dispatcher as a process of its own; the last one on embedded clusters. Each figure stands beside its bar.
 """
 
@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from bench._spending import Mark, Meter, Spending
 from clusters.embedded import EmbeddedFleet
 from clusters.fleet import Cluster, Fleet, FleetOptions, unavailable
 from clusters.local import LocalFleet, LocalOptions
@@ -37,11 +36,11 @@ SYSTEM = "multimirror-system"
 QUEUE = "bench"
 
 
-PARTS = ("calls", "lateness", "thousand", "restart")
+PARTS = ("calls", "lateness", "restart")
 
 
 def main(*parts: str) -> None:
-    """Print the figures; of some parts only: `python -m bench.dispatcher thousand`."""
+    """Print the figures; of some parts only: `python -m bench.dispatcher calls`."""
     chosen = parts or PARTS
     reason = unavailable("local")
     if reason:
@@ -74,14 +73,12 @@ async def _real(parts: Sequence[str]) -> None:
         management = await _client(stack, fleet.management)
         workers = {name: await _client(stack, worker) for name, worker in fleet.workers.items()}
         await _prepare(management, fleet)
-        async with _process(fleet) as pid:
+        async with _process(fleet):
             await _ready(management, list(workers))
             if "calls" in parts:
                 await _calls(fleet, management)
             if "lateness" in parts:
                 await _lateness(management, workers)
-            if "thousand" in parts:
-                await _thousand(management, workers, Meter(_local(fleet), pid))
 
 
 async def _calls(fleet: LocalFleet, management: Client) -> None:
@@ -151,102 +148,16 @@ async def _watching(client: Client, seen: dict[str, float]) -> AsyncIterator[Non
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _thousand(
-    management: Client, workers: dict[str, Client], meter: Meter, count: int = 1000, rounds: int = 2
-) -> None:
-    """Bars: at no less than 45 % of the rate of the same Jobs created directly on the workers; our CPU; our requests.
-
-    Finished copies stay, as they do by default and as the direct Jobs do: removing them is not part of either rate (but
-    of the requests). The two take turns, because one run differs from the next by a fifth on a busy machine.
-    """
-    await management.patch(MIRROR_QUEUES, QUEUE, {"spec": {"retention": "10m"}})
-    direct: list[Spending] = []
-    through: list[Spending] = []
-    counted = meter.mark()
-    for number in range(rounds):
-        start = meter.mark()
-        await _timed(list(workers.values()), f"direct-{number}", count, managed=False)
-        direct.append(meter.since(start))
-        start = meter.mark()
-        await _timed([management], f"through-{number}", count, managed=True)
-        through.append(meter.since(start))
-    await management.patch(MIRROR_QUEUES, QUEUE, {"spec": {"retention": "0s"}})
-    total = await _settled(meter, counted)
-    jobs = count * rounds
-    plain, ours = Spending.sum(direct), Spending.sum(through)
-    runs = ", ".join(f"{one.wall:.1f} and {other.wall:.1f} s" for one, other in zip(direct, through, strict=True))
-    print(f"  {count} Jobs at once, directly and through us: {runs}; {jobs / plain.wall:.1f}/s and "
-          f"{jobs / ours.wall:.1f}/s: {plain.wall / ours.wall:.0%} (bar: 45 %)")  # fmt: skip
-    print(f"    our CPU: {ours.share('dispatcher'):.0%} of all (bar: 15 %)")
-    print(f"    our requests, with events and removals: {total.of('multimirror') / jobs:.2f} for each Job (bar: 8)")
-    _breakdown(plain, ours, jobs)
-
-
-async def _settled(meter: Meter, start: Mark) -> Spending:
-    """What was asked for until nobody asks for anything more: events and removals come late."""
-    before = -1
-    async with asyncio.timeout(120):
-        while True:
-            spent = meter.since(start)
-            if spent.of("multimirror") == before:
-                return spent
-            before = spent.of("multimirror")
-            await asyncio.sleep(5)
-
-
-def _breakdown(plain: Spending, ours: Spending, count: int) -> None:
-    """A table: what each process and each kind of request cost for one Job, directly and through us."""
-    print("    CPU, ms for each Job             direct  through us")
-    for name in sorted(ours.cpu, key=lambda name: -ours.cpu[name]):
-        print(f"    {name:<32} {plain.cpu[name] / count * 1000:6.1f}  {ours.cpu[name] / count * 1000:6.1f}")
-    sums = [sum(each.cpu.values()) / count * 1000 for each in (plain, ours)]
-    print(f"    {'all':<32} {sums[0]:6.1f}  {sums[1]:6.1f}")
-    print("    requests for each Job (more than 0.05)                                      direct  through us")
-    for key in sorted({*plain.requests, *ours.requests}):
-        each = [spending.requests.get(key, 0) / count for spending in (plain, ours)]
-        if max(each) > 0.05:
-            print(f"    {' '.join(key):<75} {each[0]:6.2f}  {each[1]:6.2f}")
-
-
-async def _timed(clients: Sequence[Client], prefix: str, count: int, *, managed: bool) -> float:
-    """From the first create to the last end, as seen where they were created."""
-    started = time.perf_counter()
-    waits = [asyncio.ensure_future(_all_finished(client, prefix, count // len(clients))) for client in clients]
-    await asyncio.sleep(0)
-    async with asyncio.TaskGroup() as group:
-        for part, client in enumerate(clients):
-            for number in range(count // len(clients)):
-                job = a_job(f"{prefix}-{part}-{number}", managed=managed)
-                group.create_task(client.create(JOBS, job, "default"))
-    await asyncio.gather(*waits)
-    return time.perf_counter() - started
-
-
-async def _all_finished(client: Client, prefix: str, count: int) -> None:
-    start = (await client.list(JOBS, "default")).resource_version
-    done: set[str] = set()
-    async with asyncio.timeout(900):
-        while True:
-            async with contextlib.aclosing(client.watch(JOBS, "default", resource_version=start)) as events:
-                async for event in events:
-                    start = event.object["metadata"]["resourceVersion"]
-                    name = event.object["metadata"].get("name", "")  # a bookmark has none
-                    if name.startswith(prefix) and is_finished(event.object.get("status") or {}):
-                        done.add(name)
-                        if len(done) == count:
-                            return
-
-
 @contextlib.asynccontextmanager
-async def _process(fleet: LocalFleet) -> AsyncIterator[int]:
-    """`multimirror run` beside us: its pid."""
+async def _process(fleet: LocalFleet) -> AsyncIterator[None]:
+    """`multimirror run` beside us."""
     kubeconfig = str(fleet.management.kubeconfig_file)
     flags = ["--kubeconfig", kubeconfig, "--health-address", "127.0.0.1:0", "--log-level", "warning"]
     with tempfile.TemporaryFile() as log:
         command = [sys.executable, "-m", "multimirror.cli", "run", *flags]
         process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=log)
         try:
-            yield process.pid
+            yield
         finally:
             if process.returncode is None:
                 process.terminate()
