@@ -374,7 +374,7 @@ async def test_a_queue_that_gets_other_workers_is_noticed_by_the_jobs_that_wait(
 
 async def test_a_worker_cluster_that_is_removed_counts_as_lost(stage: Stage) -> None:
     stage.history.two_may_live = True
-    await stage.set_queue(onWorkerLost={"after": "0s", "action": "Redispatch"})
+    await stage.set_queue(onWorkerLost={"after": "1s", "action": "Redispatch"})
     async with stage.dispatcher():
         await stage.submit(never_finish="true")
         first = cluster_of(await stage.until(running))
