@@ -33,9 +33,9 @@ def jobs(lost: str, workers: int) -> list[Json]:
         _job("any-of-six", "batch", one_is_enough, seconds=2),
         _job("second-time-lucky", "batch", once_more, seconds=1, fails_first=True),
         _job("hopeless", "batch", {"backoffLimit": 0}, seconds=2, exit_code=7),
-        _job(PAUSED, "batch", seconds=4, annotations=staying if workers > 1 else None),
         *(_job(f"train-{number:02}", "train", {"parallelism": 2, "completions": 2}, seconds=3) for number in range(16)),
         *(_job(f"long-{number}", "batch", seconds=10) for number in range(3)),  # one is there when the worker is lost
+        _job(PAUSED, "batch", seconds=8, annotations=staying if workers > 1 else None),
     ]
 
 
