@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     known = parts()
     parser = _parser(known)
     options = parser.parse_args(given)
-    names = [_meant(name, known) for name in options.names]
+    names = [meant(name, known) for name in options.names]
     if unknown := set(names) - known.keys() - set(SMALL):
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join((*known, *SMALL))}")
     for name in names:
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
     return _measure(chosen, options) if chosen else 0
 
 
-def _meant(name: str, known: dict[str, Part]) -> str:
+def meant(name: str, known: dict[str, Part]) -> str:
     """A part may be spelled with underscores, unless one of the small ones has that very name."""
     part = name.replace("_", "-")
     return part if part in known and name not in SMALL else name

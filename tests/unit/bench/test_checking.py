@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import main
+from bench.__main__ import SMALL, main, meant
 from bench.frame.checking import Range, check, ranges
 from bench.frame.parts import Part
 from bench.frame.results import RATIO, Figure, Result
@@ -90,6 +90,12 @@ def test_every_range_is_of_a_part_and_a_size_that_make_bench_runs() -> None:
     known: dict[str, Part] = parts()
     for each in ranges():
         assert each.size in known[each.part].sizes, each
+
+
+def test_parts_may_be_spelled_with_underscores_and_small_ones_are_found_by_their_own_name() -> None:
+    known = parts()
+    assert meant("full_life", known) == "full-life"
+    assert all(meant(name, known) == name for name in (*SMALL, *known))
 
 
 def test_the_command_fails_when_a_ratio_is_out_of_range(
