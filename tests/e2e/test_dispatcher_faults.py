@@ -216,6 +216,25 @@ async def test_a_worker_that_is_lost_for_a_moment_keeps_its_jobs(stage: Stage) -
         await stage.nothing_left()
 
 
+async def test_a_controller_that_starts_again_while_a_worker_is_away_still_gives_up_on_it(stage: Stage) -> None:
+    """Since when a worker is lost is on its WorkerCluster: a controller that starts over and over loses no time."""
+    stage.history.two_may_live = True
+    await stage.set_queue(onWorkerLost={"after": "5s", "action": "Redispatch"})
+    async with stage.dispatcher():
+        await stage.submit(never_finish="true")
+        first = cluster_of(await stage.until(running))
+        assert first is not None
+        stage.doors[first].close()
+        lost = await stage.cluster_condition(first, "Connected", "False")
+    for _ in range(2):
+        async with stage.dispatcher():
+            again = await stage.cluster_condition(first, "Connected", "False")
+            assert again["lastTransitionTime"] == lost["lastTransitionTime"]
+    async with stage.dispatcher():
+        job = await stage.until(lambda j: attempt(j) == "2" and running(j))
+        assert cluster_of(job) != first
+
+
 async def test_a_queue_may_wait_for_a_lost_worker_for_as_long_as_it_takes(stage: Stage) -> None:
     await stage.set_queue(onWorkerLost={"after": "0s", "action": "Wait"})
     async with stage.dispatcher():

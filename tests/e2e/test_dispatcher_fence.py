@@ -4,12 +4,27 @@ The history of each test is checked for that: here a second copy is never allowe
 """
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
 
 from multimirror.api import ATTEMPT_ANNOTATION, LEASE_ANNOTATION
-from tests.e2e.dispatching import JOBS, Stage, cluster_of, condition, finished, running, until
+from multimirror.dispatch import Dispatcher
+from multimirror.kube import Client, Connection
+from tests.e2e.dispatching import (
+    JOBS,
+    NAMESPACES,
+    SECRETS,
+    Door,
+    Stage,
+    cluster_of,
+    condition,
+    finished,
+    running,
+    secret,
+    until,
+)
 
 pytestmark = [pytest.mark.timeout(180)]
 Json = dict[str, Any]
@@ -62,6 +77,41 @@ async def test_a_fenced_copy_that_is_cut_off_ends_by_itself_before_the_job_runs_
             while await stage.copies(first):
                 await asyncio.sleep(0.05)
         assert attempt(await stage.job()) == "2"
+
+
+async def test_who_takes_over_and_cannot_reach_a_worker_counts_from_then_and_not_from_its_own_loss(
+    stage: Stage,
+) -> None:
+    """A standby may be cut off from a worker for long while the one that leads is not, and gives leases there."""
+    await fenced(stage, placement="Ordered")
+    first, _ = stage.workers
+    elsewhere = f"{stage.namespace}-standby"
+    await stage.management.create(NAMESPACES, {"metadata": {"name": elsewhere}})
+    async with contextlib.AsyncExitStack() as stack:
+        for name, door in stage.doors.items():
+            own = await stack.enter_async_context(Door(door.kubeconfig))
+            if name == first:
+                own.close()
+            await stage.management.create(SECRETS, secret(name, own.kubeconfig), elsewhere)
+        connection = Connection.from_kubeconfig(stage.fleet.management.kubeconfig, name="management")
+        client = await stack.enter_async_context(Client(connection))
+        standby = Dispatcher(client, stage.options(namespace=elsewhere))
+        await stack.enter_async_context(standby.following())
+        await standby.synced()
+        connection_there = standby.worker(first)
+        assert connection_there is not None
+        assert not connection_there.state.connected
+        async with stage.dispatcher():
+            await stage.submit(change=stops_at_once, never_finish="true")
+            assert cluster_of(await stage.until(running)) == first
+            await stage.copy(lambda copy: deadline(copy) > LEASE * 2)
+        group = await stack.enter_async_context(asyncio.TaskGroup())
+        group.create_task(standby.work())
+        stack.callback(standby.stop)
+        job = await stage.until(lambda j: attempt(j) == "2" and running(j))
+        assert cluster_of(job) != first
+        there = await stage.workers[first].get(JOBS, "job", stage.namespace)
+        assert ended_by_deadline(there), "it had ended before"
 
 
 async def test_a_fenced_copy_that_ended_before_its_worker_was_back_is_started_again_and_not_failed(
