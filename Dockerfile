@@ -9,6 +9,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY multimirror multimirror
 COPY builtin_controller builtin_controller
 COPY clusters clusters
+COPY deploy deploy
 RUN python -m venv /opt/multimirror \
     && /opt/multimirror/bin/pip install --no-cache-dir --disable-pip-version-check . \
     && /opt/multimirror/bin/pip uninstall --yes pip

@@ -36,7 +36,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
-        command: click.Command = importlib.import_module(f"multimirror.cli.commands.{cmd_name}").command
+        module = f"multimirror.cli.commands.{cmd_name.replace('-', '_')}"
+        command: click.Command = importlib.import_module(module).command
         command.name = cmd_name
         return command
 
