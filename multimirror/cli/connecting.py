@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Concatenate, Final, ParamSpec
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -14,7 +14,9 @@ from multimirror.kube import Client, Connection, KubeError
 
 SYSTEM_NAMESPACE: Final = "multimirror-system"
 _PATIENCE: Final = 15.0
-_P = ParamSpec("_P")
+_Work = Callable[..., Coroutine[Any, Any, int | None]]
+"""What a command does, given the Management and its own flags."""
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +25,12 @@ class Management:
 
     kubeconfig: Path | None
     context: str | None
+    flag: str = "--kubeconfig"
 
     def connection(self) -> Connection:
         """Reads the kubeconfig; asks nobody yet."""
         if self.kubeconfig is not None and not self.kubeconfig.exists():
-            raise CommandError(f"--kubeconfig: there is no file {self.kubeconfig}", code=Exit.USAGE)
+            raise CommandError(f"{self.flag}: there is no file {self.kubeconfig}", code=Exit.USAGE)
         return Connection.from_kubeconfig(self.kubeconfig, self.context)
 
     def client(self, *, timeout: float = _PATIENCE) -> Client:
@@ -35,24 +38,45 @@ class Management:
         return Client(self.connection(), user_agent="multimirror-cli", timeout=timeout)
 
 
-def on_management(
-    function: Callable[Concatenate[Management, _P], Coroutine[Any, Any, int | None]],
-) -> Callable[..., int]:
+def on_management(function: _Work) -> Callable[..., int]:
     """A command that works on the management cluster: takes `--kubeconfig` and `--context`, may be a coroutine.
 
     What the clusters answer comes out as one sentence and an exit code.
     """
+    return _on_management(function, "")
 
+
+def on_both(function: _Work) -> Callable[..., int]:
+    """The same, for a command whose `--kubeconfig` is the worker's: ours is `--management-kubeconfig`."""
+    return _on_management(function, "management-")
+
+
+def _on_management(function: _Work, prefix: str) -> Callable[..., int]:
     @click.option(
-        "--kubeconfig", type=click.Path(path_type=Path), help="Of the management cluster.  [default: as kubectl]"
+        f"--{prefix}kubeconfig",
+        "_kubeconfig",
+        type=click.Path(path_type=Path),
+        help="Of the management cluster.  [default: as kubectl]",
     )
-    @click.option("--context", help="The kubeconfig's context.  [default: the current one]")
+    @click.option(f"--{prefix}context", "_context", help="Its context there.  [default: the current one]")
     @functools.wraps(function)
-    def command(*args: Any, kubeconfig: Path | None, context: str | None, **kwargs: Any) -> int:
-        management = Management(kubeconfig=kubeconfig, context=context)
+    def command(*args: Any, _kubeconfig: Path | None, _context: str | None, **kwargs: Any) -> int:
+        management = Management(kubeconfig=_kubeconfig, context=_context, flag=f"--{prefix}kubeconfig")
         return finish(function(management, *args, **kwargs))
 
     return command
+
+
+def in_namespace(function: _Command) -> _Command:
+    """`-n`: the namespace of the Job."""
+    return click.option("-n", "--namespace", help="The Job's namespace.  [default: the context's]")(function)
+
+
+def system_namespace(function: _Command) -> _Command:
+    """`--system-namespace`: where the Secrets of workers are."""
+    return click.option(
+        "--system-namespace", default=SYSTEM_NAMESPACE, show_default=True, help="multimirror's own namespace."
+    )(function)
 
 
 def finish(work: Coroutine[Any, Any, int | None]) -> int:

@@ -5,7 +5,7 @@ from typing import IO, Any
 
 import click
 
-from multimirror.kube import ApiError, ConfigError, Forbidden, KubeError, TimedOut, Unauthorized, Unreachable
+from multimirror.kube import ApiError, ConfigError, Forbidden, KubeError, NotFound, TimedOut, Unauthorized, Unreachable
 
 
 class Exit(enum.IntEnum):
@@ -50,6 +50,9 @@ def told(error: KubeError) -> CommandError:
             return CommandError(str(error), remedy, code=Exit.UNREACHABLE)
         case Forbidden():
             remedy = "Ask for the right to do this, or use the --context of an account that has it."
+            return CommandError(str(error), remedy, code=Exit.REFUSED)
+        case NotFound() if not error.details.get("name"):
+            remedy = "Is multimirror installed there? `multimirror install` brings its kinds."
             return CommandError(str(error), remedy, code=Exit.REFUSED)
         case ApiError():
             return CommandError(str(error), code=Exit.REFUSED)

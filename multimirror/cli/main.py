@@ -17,8 +17,22 @@ COMMANDS: Final = {
         "demo": "A fleet on this machine, and a few dozen Jobs on it.",
         "fleet": "Clusters on this machine to try things out on.",
     },
+    "Worker clusters": {
+        "join": "Make a cluster a worker.",
+        "leave": "Make it none: drain it first, then take it out.",
+        "cordon": "Send it no new Jobs.",
+        "uncordon": "Send it Jobs again.",
+        "drain": "Cordon it, and wait until no Job runs there.",
+    },
+    "Jobs": {
+        "get": "Jobs, clusters and queues, with where and why.",
+        "explain": "What happened to a Job, on both clusters.",
+        "logs": "What its pods write, straight from the worker.",
+        "events": "Its events, from both clusters.",
+    },
     "The controller": {
         "run": "Run the dispatcher.",
+        "doctor": "Find what is wrong, and say what to do about it.",
     },
     "The command line itself": {
         "completion": "Completion for bash, zsh and fish.",

@@ -1,6 +1,8 @@
 """What commands print: tables as kubectl has them, or JSON and YAML for programs. Colours only on a terminal."""
 
 import json
+import shutil
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -43,3 +45,11 @@ def cell(value: object) -> str:
 
 def _padded(text: str, width: int) -> str:
     return text + " " * (width - len(click.unstyle(text)))
+
+
+def fitted(lines: list[str], *, wide: bool) -> list[str]:
+    """On a terminal no line is longer than the terminal: what is too much of the last column is cut off."""
+    if wide or not sys.stdout.isatty():
+        return lines
+    width = shutil.get_terminal_size().columns
+    return [line if len(line) <= width else line[: width - 1] + "…" for line in lines]

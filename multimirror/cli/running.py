@@ -11,14 +11,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from multimirror.cli.admitting import AdmissionSettings, admitting
+from multimirror.cli.dispatchers import LEASE
 from multimirror.dispatch import COMPONENT, Dispatcher, DispatcherOptions
 from multimirror.kube import Client, Connection, HealthServer, LeaderElector
 from multimirror.kube import serve as run_service
-
-LEASE: Final = "multimirror-dispatcher"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,11 +39,10 @@ from .limits import Limits
 from .resource import Object, Resource
 from .retries import READS, again
 from .transport import Response, Transport, TransportError
-from .watch import Trim, WatchEvent, decode, is_object
+from .watch import Params, Trim, WatchEvent, decode, is_object, watch_params
 
 PatchType = Literal["merge", "json", "strategic", "apply"]
 Propagation = Literal["Background", "Foreground", "Orphan"]
-Params = Mapping[str, str | int | bool | None]
 
 _PATCH_TYPES: Final = {
     "merge": "application/merge-patch+json",
@@ -311,6 +310,29 @@ class Client:
                 raise TimedOut(f"no answer to a watch of {path} in {self.timeout:g} s", cluster=self.cluster) from error
             raise TimedOut(f"the watch of {path} went silent for {silence():g} s", cluster=self.cluster) from error
 
+    async def stream(self, path: str, params: Params | None = None) -> AsyncGenerator[bytes, None]:
+        """The body of an answer as it comes, for as long as it comes: a log that is followed. Wrap in `aclosing`."""
+        headers = await self._request_headers({"Accept": "*/*"})
+        started = asyncio.get_running_loop().time()
+        try:
+            async with (
+                asyncio.timeout(self.timeout) as deadline,
+                self._open().stream("GET", path + _query(params or {}), headers) as stream,
+            ):
+                self._count("GET", stream.status, started)
+                if not 200 <= stream.status < 300:
+                    url = self.connection.server + path
+                    raise error_from_answer(
+                        stream.status, await stream.read(), cluster=self.cluster, url=url, write=False
+                    )
+                deadline.reschedule(None)
+                async for chunk in stream.chunks():
+                    yield chunk
+        except TransportError as error:
+            raise Unreachable(str(error), cluster=self.cluster) from error
+        except TimeoutError as error:
+            raise TimedOut(f"no answer to GET {path} in {self.timeout:g} s", cluster=self.cluster) from error
+
     async def request(
         self,
         method: str,
@@ -442,28 +464,6 @@ class Client:
             if timer is None:
                 timer = self._timers[verb] = metrics.REQUEST_SECONDS.labels(verb, self._host, self.cluster)
             timer.observe(asyncio.get_running_loop().time() - started)
-
-
-def watch_params(
-    *,
-    resource_version: str | None = None,
-    label_selector: str | None = None,
-    field_selector: str | None = None,
-    timeout: float | None = None,
-    bookmarks: bool = True,
-    initial_events: bool = False,
-) -> Params:
-    """The query of a watch. `initial_events` asks for a streaming list: all that is there first, then a bookmark."""
-    return {
-        "watch": True,
-        "allowWatchBookmarks": bookmarks or None,
-        "resourceVersion": resource_version,
-        "labelSelector": label_selector,
-        "fieldSelector": field_selector,
-        "timeoutSeconds": None if timeout is None else max(1, round(timeout)),
-        "sendInitialEvents": initial_events or None,
-        "resourceVersionMatch": "NotOlderThan" if initial_events else None,
-    }
 
 
 def _write(dry_run: bool, field_manager: str | None) -> dict[str, str | int | bool | None]:

@@ -25,12 +25,12 @@ import structlog
 
 from . import metrics
 from .backoff import Backoff
-from .client import Client, watch_params
+from .client import Client
 from .errors import ApiError, BadAnswer, BadRequest, Gone, Invalid, TimedOut, Unreachable
 from .resource import Object, Resource, key_of
 from .store import IndexFunction, Store
 from .trimming import compact
-from .watch import Trim, WatchEvent
+from .watch import Trim, WatchEvent, watch_params
 
 _log = structlog.get_logger(__name__)
 

@@ -5,7 +5,7 @@ garbage. A stream that ends in the middle of a line lost that event; the reader 
 that it saw whole, so nothing is missed.
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final, NamedTuple
 
 import orjson
@@ -18,6 +18,8 @@ _LONGEST_LINE: Final = 64 * 1024 * 1024  # far above etcd's limit for an object:
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
+Params = Mapping[str, str | int | bool | None]
+"""The query of a request; None is left out."""
 Trim = Callable[[Object], Object]
 """Makes an object smaller before it is kept, or gives another one in its place."""
 
@@ -35,6 +37,28 @@ class WatchEvent(NamedTuple):
             return False
         annotations = self.object["metadata"].get("annotations") or {}
         return annotations.get(INITIAL_EVENTS_END) == "true"
+
+
+def watch_params(
+    *,
+    resource_version: str | None = None,
+    label_selector: str | None = None,
+    field_selector: str | None = None,
+    timeout: float | None = None,
+    bookmarks: bool = True,
+    initial_events: bool = False,
+) -> Params:
+    """The query of a watch. `initial_events` asks for a streaming list: all that is there first, then a bookmark."""
+    return {
+        "watch": True,
+        "allowWatchBookmarks": bookmarks or None,
+        "resourceVersion": resource_version,
+        "labelSelector": label_selector,
+        "fieldSelector": field_selector,
+        "timeoutSeconds": None if timeout is None else max(1, round(timeout)),
+        "sendInitialEvents": initial_events or None,
+        "resourceVersionMatch": "NotOlderThan" if initial_events else None,
+    }
 
 
 async def decode(

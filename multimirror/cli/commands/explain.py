@@ -1,0 +1,125 @@
+"""`multimirror explain`: the story of a Job over both clusters, and what it waits for now."""
+
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+import click
+
+from multimirror.api import MIRROR_QUEUES, QUEUE_LABEL, WORKER_CLUSTERS
+from multimirror.batch import Json
+from multimirror.cli import rows
+from multimirror.cli.completing import complete_jobs
+from multimirror.cli.connecting import Management, in_namespace, on_management, system_namespace
+from multimirror.cli.errors import CommandError, Exit
+from multimirror.cli.finding import Place, events_of, find_job, find_place, worker_of
+from multimirror.cli.output import output_option, show, table
+from multimirror.cli.timeline import HERE, Moment, timeline
+from multimirror.kube import ApiError, Client, Forbidden, key_of
+from multimirror.mirror import attempt_of, cluster_of
+
+EXAMPLES = """\b
+Examples:
+  multimirror explain job/train
+  multimirror explain train -n team-a -o yaml
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("job", metavar="job/NAME", shell_complete=complete_jobs)
+@in_namespace
+@output_option()
+@system_namespace
+@on_management
+async def command(
+    management: Management, job: str, *, namespace: str | None, output: str, system_namespace: str
+) -> int:
+    """What happened to a Job, on both clusters, and what it waits for.
+
+    Admitted, waited for what, placed where and why, copied, its pods, its end. Events are kept for an hour, pods as
+    long as the copy: an old story has holes.
+    """
+    async with management.client() as client:
+        original = await find_job(client, job, namespace)
+        events = await _events(client, original)
+        place, problem = await _place(client, original, system_namespace)
+        why = rows.why(original, await _around(client, original, events))
+    moments = timeline(
+        original,
+        events,
+        where=place.name if place is not None and rows.is_ours(original) else HERE,
+        copy=place.job if place is not None else None,
+        pods=place.pods if place is not None else (),
+        events_there=place.events if place is not None else (),
+    )
+    summary = _summary(original, why, problem)
+    if output in {"json", "yaml"}:
+        show({**summary, "timeline": [moment.as_json() for moment in moments]}, output)
+    else:
+        _print(original, summary, moments)
+    return Exit.OK
+
+
+async def _events(client: Client, job: Json) -> list[Json]:
+    try:
+        return await events_of(client, job)
+    except Forbidden:
+        return []
+
+
+async def _place(client: Client, job: Json, system: str) -> tuple[Place | None, str]:
+    """Where its pods are; or, in words, why nobody can look there."""
+    if rows.is_ours(job) and cluster_of(job) is None:
+        return None, ""
+    try:
+        worker = await worker_of(client, job, system)
+        if worker is None:
+            return await find_place(client, job, None, events=True), ""
+        async with worker.client() as there:
+            return await find_place(there, job, worker, events=True), ""
+    except (ApiError, CommandError) as error:
+        remedy = error.remedy if isinstance(error, CommandError) else ""
+        return None, f"the worker's side is not shown: {error.message}. {remedy}".strip()
+
+
+async def _around(client: Client, job: Json, events: list[Json]) -> rows.Around:
+    found: dict[str, dict[str, Json]] = {"queues": {}, "clusters": {}}
+    queue = (job["metadata"].get("labels") or {}).get(QUEUE_LABEL)
+    for key, resource, name in (("queues", MIRROR_QUEUES, queue), ("clusters", WORKER_CLUSTERS, cluster_of(job))):
+        if name is not None:
+            with suppress(ApiError):
+                found[key] = {name: await client.get(resource, name)}
+    waiting = rows.newest(event for event in events if event.get("reason") == rows.WAITING)
+    return rows.Around(waiting, found["queues"], found["clusters"])
+
+
+def _summary(job: Json, why: str, problem: str) -> dict[str, Any]:
+    return {
+        "job": key_of(job),
+        "state": rows.state_of(job),
+        "queue": (job["metadata"].get("labels") or {}).get(QUEUE_LABEL),
+        "cluster": cluster_of(job),
+        "attempt": attempt_of(job) or None,
+        "managedBy": job["spec"].get("managedBy"),
+        "why": why or None,
+        "note": problem or None,
+    }
+
+
+def _print(job: Json, summary: dict[str, Any], moments: list[Moment]) -> None:
+    words = [f"Job {summary['job']}: {summary['state']}"]
+    words += [f"on {summary['cluster']}"] if summary["cluster"] else []
+    details = [f"queue {summary['queue']}"] if summary["queue"] else []
+    details += [f"attempt {summary['attempt']}"] if (summary["attempt"] or 0) > 1 else []
+    click.secho(" ".join(words) + (f" ({', '.join(details)})" if details else ""), bold=True)
+    start = moments[0].when if moments else None
+    lines = [(f"{each.when:%H:%M:%S}", _after(each, start), each.where, each.what) for each in moments]
+    click.echo("\n".join(table(("TIME", "AFTER", "CLUSTER", "WHAT"), lines)))
+    if summary["why"] and rows.state_of(job) != "Failed":
+        click.echo(f"now: {summary['why']}")
+    if summary["note"]:
+        click.echo(f"note: {summary['note']}")
+
+
+def _after(moment: Moment, start: datetime | None) -> str:
+    return f"+{(moment.when - (start or moment.when)).total_seconds():.0f}s"

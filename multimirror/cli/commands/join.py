@@ -1,0 +1,132 @@
+"""`multimirror join`: a cluster becomes a worker in one command."""
+
+import asyncio
+from contextlib import aclosing
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from multimirror.api import READY, WORKER_CLUSTERS
+from multimirror.batch import find_condition
+from multimirror.cli.connecting import Management, on_both, system_namespace
+from multimirror.cli.dispatchers import START, dispatcher
+from multimirror.cli.errors import CommandError, Exit
+from multimirror.cli.joining import Wish, join
+from multimirror.cli.progress import Told, versions
+from multimirror.cli.worker_flags import Duration, pairs, worker_access, worker_client, worker_flags
+from multimirror.kube import Client
+
+EXAMPLES = """\b
+Examples:
+  multimirror join east --kubeconfig east.yaml
+  multimirror join east --kubeconfig all.yaml --context east --label region=eu
+  multimirror join east --kubeconfig east.yaml --namespaces team-a,team-b=research
+"""
+_QUIET: Final = 8.0
+"""So long without a word about a new WorkerCluster, and it is asked whether anybody is there to say one."""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("name")
+@worker_flags(required=True)
+@click.option("--namespaces", multiple=True, metavar="A,B=C", help="The only ones whose Jobs go there; B as C there.")
+@click.option("--all-namespaces", is_flag=True, help="All of them, where an earlier join named some.")
+@click.option("--create-namespaces", is_flag=True, help="Make those that are missing there.")
+@click.option("--label", multiple=True, metavar="KEY=VALUE", help="For the selectors of queues.")
+@click.option("--weight", type=click.IntRange(1, 1000), help="Its share under the placement Weighted.")
+@click.option("--max-jobs", type=click.IntRange(1), help="The most Jobs at a time.")
+@click.option("--server", metavar="URL", help="Its address as the dispatcher sees it.  [default: the kubeconfig's]")
+@click.option(
+    "--token-duration", type=Duration(), default="365d", show_default=True, help="How long its token is good."
+)
+@click.option("--new-token", is_flag=True, help="Even if the stored one is still good.")
+@click.option("--same-cluster", is_flag=True, help="The management cluster as its own worker.")
+@click.option(
+    "--timeout",
+    "patience",
+    type=Duration(),
+    default="60s",
+    show_default=True,
+    help="Wait so long until it is ready; 0s: do not.",
+)
+@system_namespace
+@on_both
+async def command(
+    management: Management, name: str, *, kubeconfig: Path, context: str | None, patience: timedelta, **given: Any
+) -> int:
+    """Make a cluster a worker, and wait until it is ready.
+
+    On the worker: an account with the least rights, and its token. On the management cluster: a Secret with them, and a
+    WorkerCluster. Join again to repair, change or renew; what is not given stays as it is.
+    """
+    wish = _wish(name, **given)
+    access = worker_access(kubeconfig, context)
+    told = Told()
+    async with management.client() as client, worker_client(kubeconfig, context, name) as worker:
+        await join(client, worker, access, wish, given["system_namespace"])
+        if patience:
+            await _ready(client, name, patience.total_seconds(), given["system_namespace"], told)
+    return Exit.OK
+
+
+def _wish(name: str, **given: Any) -> Wish:
+    if given["namespaces"] and given["all_namespaces"]:
+        raise click.UsageError("--namespaces and --all-namespaces: give only one of them")
+    return Wish(
+        name=name,
+        namespaces=pairs(given["namespaces"], flag="--namespaces", alone=True) if given["namespaces"] else None,
+        every_namespace=given["all_namespaces"],
+        create_namespaces=given["create_namespaces"],
+        labels=pairs(given["label"], flag="--label", alone=False) if given["label"] else {},
+        weight=given["weight"],
+        max_jobs=given["max_jobs"],
+        server=given["server"],
+        token_duration=given["token_duration"],
+        new_token=given["new_token"],
+        same_cluster=given["same_cluster"],
+    )
+
+
+async def _ready(client: Client, name: str, seconds: float, system: str, told: Told) -> None:
+    """Wait for the dispatcher's verdict on the WorkerCluster as it is now."""
+    why = "nobody has looked at it yet"
+    loop = asyncio.get_running_loop()
+    doubt: float | None = loop.time() + _QUIET
+    ends = loop.time() + seconds
+    async with aclosing(versions(client, WORKER_CLUSTERS, name)) as seen:
+        following = aiter(seen)
+        coming = asyncio.ensure_future(anext(following))
+        try:
+            while loop.time() < ends:
+                await asyncio.wait([coming], timeout=min(ends, doubt or ends) - loop.time())
+                if not coming.done():
+                    if doubt is not None and loop.time() >= doubt:
+                        doubt = None
+                        await _anybody_there(client, name, system)
+                    continue
+                cluster = coming.result()
+                coming = asyncio.ensure_future(anext(following))
+                if cluster is None:
+                    raise CommandError(f"somebody deleted WorkerCluster {name}")
+                ready = find_condition((cluster.get("status") or {}).get("conditions") or (), READY)
+                if ready is None or ready.get("observedGeneration") != cluster["metadata"].get("generation"):
+                    told.say("waiting for the dispatcher")
+                    continue
+                doubt, why = None, f"{ready['reason']}: {ready['message']}"
+                if ready["status"] == "True" or ready["reason"] == "Cordoned":
+                    note = "" if ready["status"] == "True" else ", and cordoned as before"
+                    told.say(f"{name} is ready{note} ({told.seconds:.1f} s)")
+                    return
+                told.say(f"waiting: {why}")
+        finally:
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
+    raise CommandError(f"{name} did not become ready in {seconds:g} s: {why}", "`multimirror doctor` looks closer.")
+
+
+async def _anybody_there(client: Client, name: str, system: str) -> None:
+    found = await dispatcher(client, system)
+    if not found.alive:
+        raise CommandError(f"{name} is joined, but no dispatcher looks at it: {found.text}", START)

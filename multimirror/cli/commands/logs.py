@@ -1,0 +1,63 @@
+"""`multimirror logs`."""
+
+import click
+
+from multimirror.cli.completing import complete_jobs
+from multimirror.cli.connecting import Management, in_namespace, on_management, system_namespace
+from multimirror.cli.errors import Exit
+from multimirror.cli.finding import find_job, find_place, gone, worker_of
+from multimirror.cli.logs import Wanted, follow, read
+from multimirror.kube import Client
+
+EXAMPLES = """\b
+Examples:
+  multimirror logs job/train
+  multimirror logs job/train -f --index 3
+  multimirror logs train -n team-a --tail 20 --previous
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("job", metavar="job/NAME", shell_complete=complete_jobs)
+@in_namespace
+@click.option("-f", "--follow", "following", is_flag=True, help="Go on until the Job has ended, through its retries.")
+@click.option("--index", type=click.IntRange(0), help="Of an Indexed Job: only this one.")
+@click.option("--pod", help="Only this pod.")
+@click.option("-c", "--container", help="[default: the pod's default, or its first]")
+@click.option("--tail", type=click.IntRange(0), help="The last lines of each pod only.")
+@click.option("-p", "--previous", is_flag=True, help="Of the container before this one.")
+@system_namespace
+@on_management
+async def command(
+    management: Management,
+    job: str,
+    *,
+    namespace: str | None,
+    following: bool,
+    index: int | None,
+    pod: str | None,
+    container: str | None,
+    tail: int | None,
+    previous: bool,
+    system_namespace: str,
+) -> int:
+    """What the pods of a Job write, straight from the worker.
+
+    It goes there with the credentials that multimirror has stored: you need the right to read Secrets in its
+    namespace. Lines of several pods begin with the pod's name.
+    """
+    wanted = Wanted(pod=pod, index=index, container=container, tail=tail, previous=previous)
+    async with management.client() as client:
+        original = await find_job(client, job, namespace)
+        worker = await worker_of(client, original, system_namespace)
+        there: Client = worker.client() if worker is not None else management.client()
+    async with there:
+        place = await find_place(there, original, worker)
+        if place.job is None:
+            raise gone(original, place)
+        await (follow if following else read)(place, wanted, click.echo, _note)
+    return Exit.OK
+
+
+def _note(text: str) -> None:
+    click.echo(f"note: {text}", err=True)

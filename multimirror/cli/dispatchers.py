@@ -1,0 +1,65 @@
+"""Does a dispatcher run? Its Lease says so: by its time, or, where clocks differ, by being renewed while we look."""
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from multimirror.cli.kinds import LEASES
+from multimirror.kube import ApiError, Client, NotFound, Object
+
+LEASE: Final = "multimirror-dispatcher"
+_LOOK: Final = 6.0
+"""Renewed every two seconds: whoever does not in this time is not there."""
+START: Final = "Start one: `multimirror run`, or `multimirror install` to run it in the cluster."
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatcher:
+    """What the Lease tells. `alive`: somebody holds it and renews it."""
+
+    alive: bool
+    text: str
+
+
+async def dispatcher(client: Client, namespace: str) -> Dispatcher:
+    """Look. One that was started without leader election has no Lease, and cannot be seen here."""
+    try:
+        lease = await client.get(LEASES, LEASE, namespace)
+    except NotFound:
+        return Dispatcher(alive=False, text=f"there is no Lease {namespace}/{LEASE}: no dispatcher has run here")
+    holder = (lease.get("spec") or {}).get("holderIdentity")
+    if not holder:
+        return Dispatcher(alive=False, text="the dispatcher has stopped: nobody holds its Lease")
+    if is_fresh(lease, datetime.now(UTC)) or await _renewed(client, namespace, lease):
+        return Dispatcher(alive=True, text=f"{holder} leads")
+    renewed = lease["spec"].get("renewTime")
+    return Dispatcher(alive=False, text=f"{holder} held the Lease, and has not renewed it since {renewed}")
+
+
+def is_fresh(lease: Object, now: datetime) -> bool:
+    """By its own time."""
+    spec = lease.get("spec") or {}
+    try:
+        renewed = datetime.fromisoformat(str(spec.get("renewTime")))
+    except ValueError:
+        return False
+    return abs((now - renewed).total_seconds()) <= float(spec.get("leaseDurationSeconds") or 15)
+
+
+async def _renewed(client: Client, namespace: str, lease: Object) -> bool:
+    """Whether it changes while we look."""
+    version = lease["metadata"]["resourceVersion"]
+    selector = f"metadata.name={LEASE}"
+    try:
+        async with (
+            asyncio.timeout(_LOOK),
+            aclosing(client.watch(LEASES, namespace, resource_version=version, field_selector=selector)) as events,
+        ):
+            async for event in events:
+                if event.type == "MODIFIED" and (event.object.get("spec") or {}).get("holderIdentity"):
+                    return True
+    except (TimeoutError, ApiError):
+        pass
+    return False

@@ -1,0 +1,211 @@
+"""Jobs, clusters and queues as rows of a table: where a Job is, in which state, and why. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from multimirror.api import CONNECTED, MANAGED_BY, QUEUE_LABEL, READY
+from multimirror.batch import Json, find_condition, is_complete, is_failed
+from multimirror.mirror import attempt_of, cluster_of
+
+WAITING: Final = "Waiting"
+_BUILT_IN: Final = "kubernetes.io/job-controller"
+
+JOB_TITLES: Final = ("NAME", "QUEUE", "CLUSTER", "STATUS", "DONE", "AGE", "MANAGED-BY", "WHY")
+JOB_WIDE: Final = (*JOB_TITLES[:-1], "ATTEMPT", "PRIORITY", "WHY")
+CLUSTER_TITLES: Final = ("NAME", "READY", "CORDONED", "JOBS", "VERSION", "AGE", "WHY")
+CLUSTER_WIDE: Final = (*CLUSTER_TITLES[:-1], "LATENCY", "WEIGHT", "MAX-JOBS", "LABELS", "NAMESPACES", "WHY")
+QUEUE_TITLES: Final = ("NAME", "PLACEMENT", "PENDING", "RUNNING", "FINISHED", "AGE", "WHY")
+QUEUE_WIDE: Final = (*QUEUE_TITLES[:-1], "WHERE", "QUOTA", "IF-LOST", "RETENTION", "WHY")
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What explains a Job, beside itself."""
+
+    waiting: Mapping[str, Json] = field(default_factory=dict)
+    """The newest event that says why a Job waits, by uid."""
+    queues: Mapping[str, Json] = field(default_factory=dict)
+    clusters: Mapping[str, Json] = field(default_factory=dict)
+
+
+def newest(events: Iterable[Json]) -> dict[str, Json]:
+    """The newest event about each object, by uid."""
+    found: dict[str, Json] = {}
+    for event in events:
+        uid = (event.get("involvedObject") or {}).get("uid", "")
+        if uid not in found or time_of(event) >= time_of(found[uid]):
+            found[uid] = event
+    return found
+
+
+def time_of(event: Json) -> str:
+    """When an event was last seen; the API has four fields for that."""
+    series = event.get("series") or {}
+    return str(
+        series.get("lastObservedTime")
+        or event.get("lastTimestamp")
+        or event.get("eventTime")
+        or event.get("firstTimestamp")
+        or event["metadata"].get("creationTimestamp")
+        or ""
+    )
+
+
+def state_of(job: Json) -> str:
+    """One word."""
+    status, spec = job.get("status") or {}, job["spec"]
+    if is_complete(status):
+        return "Complete"
+    if is_failed(status):
+        return "Failed"
+    if "deletionTimestamp" in job["metadata"]:
+        return "Deleting"
+    if is_ours(job) and cluster_of(job) is None:
+        return WAITING
+    if spec.get("suspend"):
+        return "Suspended"
+    return "Running" if status.get("startTime") else "Starting"
+
+
+def is_ours(job: Json) -> bool:
+    """A controller other than Kubernetes' own looks after it; which one, its row says."""
+    return (job["spec"].get("managedBy") or _BUILT_IN) != _BUILT_IN
+
+
+def why(job: Json, around: Around) -> str:
+    """Why it waits, or failed, or does not move; nothing when all is as it should be."""
+    state, status = state_of(job), job.get("status") or {}
+    queue = (job["metadata"].get("labels") or {}).get(QUEUE_LABEL)
+    if state == "Failed":
+        failed = find_condition(status.get("conditions") or (), "Failed") or {}
+        return ": ".join(part for part in (failed.get("reason"), failed.get("message")) if part)
+    if state in {"Complete", "Deleting"}:
+        return ""
+    if queue is not None and not is_ours(job):
+        return "asks for a queue, but was not made ours when it was created"
+    if state == WAITING:
+        return _why_waiting(job, queue, around)
+    cluster = around.clusters.get(cluster_of(job) or "")
+    if cluster is None:
+        return f"there is no WorkerCluster {cluster_of(job)}" if is_ours(job) and around.clusters else ""
+    connected = find_condition((cluster.get("status") or {}).get("conditions") or (), CONNECTED)
+    if connected is not None and connected.get("status") == "False":
+        return f"worker {cluster_of(job)} cannot be reached: {connected.get('message', '')}"
+    return ""
+
+
+def _why_waiting(job: Json, queue: str | None, around: Around) -> str:
+    event = around.waiting.get(job["metadata"]["uid"])
+    if event is not None:
+        return str(event.get("message", ""))
+    if queue is None:
+        return "names no queue; see its namespace's default"
+    if around.queues and queue not in around.queues:
+        return f"there is no MirrorQueue {queue}"
+    head = (around.queues.get(queue, {}).get("status") or {}).get("head") or {}
+    if not head:
+        return ""
+    first = str(head.get("job"))
+    own = f"{job['metadata']['namespace']}/{job['metadata']['name']}"
+    return str(head.get("message", "")) if first == own else f"behind {first}: {head.get('message', '')}"
+
+
+def job_row(job: Json, around: Around, now: datetime, *, wide: bool) -> list[object]:
+    """As the titles say."""
+    status, spec, metadata = job.get("status") or {}, job["spec"], job["metadata"]
+    labels = metadata.get("labels") or {}
+    wanted = spec.get("completions") or spec.get("parallelism") or 1
+    row: list[object] = [
+        metadata["name"],
+        labels.get(QUEUE_LABEL),
+        cluster_of(job),
+        state_of(job),
+        f"{status.get('succeeded') or 0}/{wanted}",
+        age(metadata.get("creationTimestamp"), now),
+        _manager(spec.get("managedBy"), wide=wide),
+    ]
+    if wide:
+        row += [attempt_of(job) or None, labels.get("multimirror.dev/priority") or "0"]
+    return [*row, why(job, around) or "-"]
+
+
+def _manager(name: str | None, *, wide: bool) -> str:
+    if wide:
+        return name or _BUILT_IN
+    return {None: "kubernetes", _BUILT_IN: "kubernetes", MANAGED_BY: "multimirror"}.get(name, name or "")
+
+
+def cluster_row(cluster: Json, now: datetime, *, wide: bool) -> list[object]:
+    """As the titles say."""
+    status, spec = cluster.get("status") or {}, cluster.get("spec") or {}
+    ready = find_condition(status.get("conditions") or (), READY)
+    holds = ready is not None and ready.get("status") == "True"
+    row: list[object] = [
+        cluster["metadata"]["name"],
+        holds if ready is not None else "unknown",
+        bool(spec.get("cordoned")),
+        status.get("jobs", 0),
+        status.get("version"),
+        age(cluster["metadata"].get("creationTimestamp"), now),
+    ]
+    if wide:
+        latency = status.get("latencyMilliseconds")
+        row += [
+            f"{latency}ms" if latency is not None else None,
+            spec.get("weight", 1),
+            spec.get("maxJobs"),
+            _joined(f"{key}={value}" for key, value in sorted((spec.get("labels") or {}).items())),
+            _joined(_mapped(each) for each in spec.get("namespaces") or ()) or "<all>",
+        ]
+    if holds:
+        return [*row, "-"]
+    return [*row, ready.get("message", "") if ready is not None else "no dispatcher has looked at it yet"]
+
+
+def queue_row(queue: Json, now: datetime, *, wide: bool) -> list[object]:
+    """As the titles say."""
+    status, spec = queue.get("status") or {}, queue.get("spec") or {}
+    ready = find_condition(status.get("conditions") or (), READY)
+    head = status.get("head") or {}
+    row: list[object] = [
+        queue["metadata"]["name"],
+        spec.get("placement", "Spread"),
+        status.get("pending", 0),
+        status.get("running", 0),
+        status.get("finished", 0),
+        age(queue["metadata"].get("creationTimestamp"), now),
+    ]
+    if wide:
+        quota = spec.get("quota") or {}
+        limits = {**({"jobs": quota["jobs"]} if "jobs" in quota else {}), **(quota.get("resources") or {})}
+        row += [
+            _joined(f"{each['name']}:{each.get('running', 0)}" for each in status.get("workers") or ()),
+            _joined(f"{key}={value}" for key, value in limits.items()),
+            (spec.get("onWorkerLost") or {}).get("action", "Redispatch"),
+            spec.get("retention", "10m"),
+        ]
+    if ready is not None and ready.get("status") == "False":
+        return [*row, ready.get("message", "")]
+    return [*row, head.get("message") or "-"]
+
+
+def age(created: str | None, now: datetime) -> str | None:
+    """As kubectl has it: the two largest units, coarser the older."""
+    if created is None:
+        return None
+    seconds = max(0, int((now - datetime.fromisoformat(created).astimezone(UTC)).total_seconds()))
+    for size, unit, below in ((1, "s", 120), (60, "m", 180 * 60), (3600, "h", 48 * 3600)):
+        if seconds < below:
+            return f"{seconds // size}{unit}"
+    return f"{seconds // 86400}d"
+
+
+def _mapped(entry: Json) -> str:
+    there = entry.get("workerNamespace") or entry["name"]
+    return str(entry["name"]) if there == entry["name"] else f"{entry['name']}={there}"
+
+
+def _joined(parts: Iterable[str]) -> str | None:
+    return ",".join(parts) or None

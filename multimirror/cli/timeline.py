@@ -1,0 +1,142 @@
+"""The story of a Job over both clusters, put together from what they still know: objects, conditions, events. Pure.
+
+Events are kept for an hour and pods go with their copy, so an old story has holes; nothing is invented to fill them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from multimirror.api import ATTEMPT_LABEL, QUEUE_LABEL
+from multimirror.batch import Json
+from multimirror.cli.rows import is_ours, time_of
+
+HERE: Final = "management"
+_MANY: Final = 12
+"""So many pods are told one by one; of more, only those that failed."""
+_TOLD: Final = frozenset({"SuccessfulCreate", "Completed", "Suspended", "Resumed"})
+"""Events that say what the objects themselves say better."""
+_WORDS: Final = {"Waiting": "waits", "Assigned": "placed", "Refused": "refused"}
+_RANKS: Final = {"Waiting": 1, "Assigned": 3}
+_ORDER: Final = ("Suspended", "SuccessCriteriaMet", "FailureTarget", "Complete", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Something that happened."""
+
+    when: datetime
+    where: str
+    what: str
+    rank: int = 0
+
+    def as_json(self) -> dict[str, str]:
+        """For programs."""
+        return {"time": self.when.isoformat(), "cluster": self.where, "what": self.what}
+
+
+def timeline(
+    job: Json,
+    events: Iterable[Json] = (),
+    *,
+    where: str = HERE,
+    copy: Json | None = None,
+    pods: Iterable[Json] = (),
+    events_there: Iterable[Json] = (),
+) -> list[Moment]:
+    """Everything that is known, oldest first. `where` is the cluster that has the copy and the pods."""
+    found = [_created(job), *_events(events, HERE), *_conditions(job)]
+    status = job.get("status") or {}
+    if copy is not None and is_ours(job):
+        attempt = (copy["metadata"].get("labels") or {}).get(ATTEMPT_LABEL, "1")
+        found.append(_moment(copy["metadata"]["creationTimestamp"], where, f"copy made (attempt {attempt})", 4))
+    if status.get("startTime"):
+        found.append(_moment(status["startTime"], where if is_ours(job) else HERE, "started", 5))
+    found += _pods(list(pods), where)
+    found += _events((event for event in events_there if _is_news(event)), where)
+    known = [moment for moment in found if moment is not None]
+    # Most times on the wire have whole seconds; within one, things are told in the order in which they come about.
+    return sorted(known, key=lambda moment: (moment.when.replace(microsecond=0), moment.rank, moment.when))
+
+
+def _created(job: Json) -> Moment | None:
+    metadata = job["metadata"]
+    queue = (metadata.get("labels") or {}).get(QUEUE_LABEL)
+    if is_ours(job):
+        what = f"created; admitted as {job['spec']['managedBy']}'s" + (f", queue {queue}" if queue else "")
+    elif queue:
+        what = f"created; asks for queue {queue}, but was not made multimirror's: it runs on this cluster"
+    else:
+        what = "created; it asks for no queue and runs on this cluster"
+    return _moment(metadata.get("creationTimestamp"), HERE, what)
+
+
+def _events(events: Iterable[Json], where: str) -> Iterable[Moment | None]:
+    for event in events:
+        reason, count = str(event.get("reason", "")), (event.get("series") or {}).get("count") or event.get("count")
+        subject = event.get("involvedObject") or {}
+        about = f"pod {subject.get('name')}: " if subject.get("kind") == "Pod" else ""
+        times = f" ({count} times)" if count and count > 1 else ""
+        message = " ".join(str(event.get("message", "")).split())
+        rank = _RANKS.get(reason, 2) if where == HERE else 8
+        yield _moment(time_of(event), where, f"{about}{_WORDS.get(reason, reason)}: {message}{times}", rank)
+
+
+def _is_news(event: Json) -> bool:
+    if event.get("type") == "Warning":
+        return True
+    return (event.get("involvedObject") or {}).get("kind") == "Job" and event.get("reason") not in _TOLD
+
+
+def _conditions(job: Json) -> Iterable[Moment | None]:
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    for condition in sorted(conditions, key=lambda each: _ORDER.index(each["type"]) if each["type"] in _ORDER else 9):
+        if condition.get("status") != "True":
+            continue
+        reason, message = condition.get("reason"), condition.get("message")
+        why = ": ".join(part for part in (reason, message) if part)
+        yield _moment(condition.get("lastTransitionTime"), HERE, condition["type"] + (f" ({why})" if why else ""), 9)
+
+
+def _pods(pods: list[Json], where: str) -> Iterable[Moment | None]:
+    many = len(pods) > _MANY
+    for pod in pods:
+        phase, name = (pod.get("status") or {}).get("phase"), pod["metadata"]["name"]
+        if many and phase != "Failed":
+            continue
+        index = (pod["metadata"].get("annotations") or {}).get("batch.kubernetes.io/job-completion-index")
+        about = f"pod {name}" + (f" (index {index})" if index is not None else "")
+        node = (pod.get("spec") or {}).get("nodeName")
+        yield _moment(
+            pod["metadata"].get("creationTimestamp"), where, f"{about} made" + (f" on {node}" if node else "")
+        )
+        for container in (pod.get("status") or {}).get("containerStatuses") or ():
+            yield from _container(container, about, where)
+    if many:
+        counted = Counter(str((pod.get("status") or {}).get("phase", "Pending")).lower() for pod in pods)
+        last = max(pod["metadata"].get("creationTimestamp", "") for pod in pods)
+        parts = ", ".join(f"{count} {phase}" for phase, count in sorted(counted.items()))
+        yield _moment(last, where, f"{len(pods)} pods: {parts}; those that failed are told one by one", 8)
+
+
+def _container(container: Json, about: str, where: str) -> Iterable[Moment | None]:
+    for state in (container.get("lastState") or {}, container.get("state") or {}):
+        ended: dict[str, Any] | None = state.get("terminated")
+        if ended:
+            code, reason = ended.get("exitCode", 0), ended.get("reason") or ""
+            how = "succeeded" if code == 0 else f"failed with exit code {code}"
+            extra = f" ({reason})" if reason not in {"", "Completed", "Error"} else ""
+            yield _moment(ended.get("finishedAt"), where, f"{about} {how}{extra}", 7)
+        waiting: dict[str, Any] | None = state.get("waiting")
+        if waiting and waiting.get("reason") not in {None, "", "ContainerCreating", "PodInitializing"}:
+            text = ": ".join(str(waiting[key]) for key in ("reason", "message") if waiting.get(key))
+            yield Moment(datetime.now(UTC), where, f"{about} waits: {text}", 8)
+
+
+def _moment(when: str | None, where: str, what: str, rank: int = 0) -> Moment | None:
+    try:
+        return Moment(datetime.fromisoformat(when or "").astimezone(UTC), where, what, rank)
+    except ValueError:
+        return None

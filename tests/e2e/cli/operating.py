@@ -1,0 +1,120 @@
+"""A fleet under the hands of an operator: `multimirror run` in the background, every other command by its own words."""
+
+import asyncio
+import contextlib
+import io
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from clusters.background import BackgroundFleet
+from clusters.local.ports import free_ports
+from multimirror.admission import PATH
+from multimirror.admission.registration import CONFIGURATIONS
+from multimirror.cli import main
+from multimirror.cli.dispatchers import LEASE
+from multimirror.cli.kinds import LEASES
+from multimirror.kube import Client, Connection, NotFound
+from tests.e2e.dispatching import SYSTEM, running_fleet
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command said, and its exit code."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return orjson.loads(self.out)
+
+
+@dataclass
+class Operator:
+    """Somebody at a terminal."""
+
+    fleet: BackgroundFleet
+    files: dict[str, Path] = field(default_factory=dict)
+
+    @property
+    def management(self) -> str:
+        return self.worker("management")
+
+    def worker(self, name: str = "worker-1") -> str:
+        if name not in self.files:
+            self.files[name] = self.fleet.kubeconfig_file(name)
+        return str(self.files[name])
+
+    def says(self, command: str, *arguments: str) -> Answer:
+        """`multimirror COMMAND ...` on the management cluster."""
+        flag = "--management-kubeconfig" if command in {"join", "leave"} else "--kubeconfig"
+        return says(command, *arguments, flag, self.management)
+
+    def joined(self, name: str, worker: str = "worker-1", *arguments: str) -> Answer:
+        answer = self.says("join", name, "--kubeconfig", self.worker(worker), *arguments)
+        assert answer.code == 0, answer
+        return answer
+
+    def client(self, cluster: str = "management") -> Client:
+        """For `async with`."""
+        found = next(each for each in self.fleet.clusters() if each.name == cluster)
+        return Client(Connection.from_kubeconfig(found.kubeconfig, name=cluster), user_agent="user")
+
+
+def says(*arguments: str) -> Answer:
+    """The command itself, in this process: its output, its errors, its exit code."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(arguments)
+    return Answer(int(code), out.getvalue(), err.getvalue())
+
+
+@contextlib.contextmanager
+def operated(kind: str, workers: int = 2) -> Iterator[Operator]:
+    """A fleet, and the dispatcher at work on it, admission included."""
+    with running_fleet(kind, workers) as fleet:
+        operator = Operator(fleet)
+        with running(operator):
+            yield operator
+
+
+@contextlib.contextmanager
+def running(operator: Operator) -> Iterator[None]:
+    """`multimirror run`, until its webhook is registered and somebody leads."""
+    health, admission = free_ports(2)
+    flags = {
+        "--kubeconfig": operator.management,
+        "--health-address": f"127.0.0.1:{health}",
+        "--admission-address": f"127.0.0.1:{admission}",
+        "--admission-url": f"https://127.0.0.1:{admission}{PATH}",
+        "--log-level": "error",
+    }
+    command = [sys.executable, "-m", "multimirror.cli", "run", *(part for pair in flags.items() for part in pair)]
+    with subprocess.Popen(command) as process:
+        try:
+            asyncio.run(_up(operator, process))
+            yield
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+async def _up(operator: Operator, process: "subprocess.Popen[bytes]") -> None:
+    async with asyncio.timeout(60), operator.client() as client:
+        while True:
+            assert process.poll() is None
+            with contextlib.suppress(NotFound):
+                lease = await client.get(LEASES, LEASE, SYSTEM)
+                await client.get(CONFIGURATIONS, "multimirror")
+                if (lease["spec"] or {}).get("holderIdentity"):
+                    return
+            await asyncio.sleep(0.05)
