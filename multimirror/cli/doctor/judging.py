@@ -89,7 +89,7 @@ def judge_queues(queues: Iterable[Json], clusters: Mapping[str, Json]) -> list[F
     """Is there a way from each queue to a worker?"""
     found = [_queue(queue, clusters) for queue in queues]
     if not found:
-        remedy = "Make a MirrorQueue; docs/queues-and-workers.md has examples."
+        remedy = "Make a MirrorQueue: `kubectl explain mirrorqueue.spec` describes it."
         return [warning("Queues", "queues", "there is no MirrorQueue: no Job can be sent anywhere", remedy)]
     return found
 
