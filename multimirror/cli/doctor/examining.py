@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from typing import Final
 
 from multimirror.api import DEFAULT_QUEUE_LABEL, MIRROR_QUEUES, QUEUE_LABEL, WORKER_CLUSTERS
 from multimirror.batch import Json
@@ -12,6 +13,9 @@ from multimirror.cli.doctor.management import check_management, clock_of
 from multimirror.cli.doctor.workers import Home, check_worker, same_clusters
 from multimirror.kube import Client, Forbidden, NotFound, Resource
 from multimirror.workers import identity_of
+
+_LEFT_LYING: Final = timedelta(seconds=30)
+"""A Job controller that works starts a Job much sooner."""
 
 
 async def examine(client: Client, system: str, stuck_after: timedelta) -> list[Finding]:
@@ -39,6 +43,7 @@ async def examine(client: Client, system: str, stuck_after: timedelta) -> list[F
         system=system,
         identity=await identity_of(client),
         clock=clock,
+        patience=min(_LEFT_LYING, stuck_after),
         namespaces=_namespaces_in_use(seen[kinds.JOBS], seen[kinds.NAMESPACES]),
     )
     examined = await asyncio.gather(*(check_worker(home, cluster) for cluster in clusters.values()))

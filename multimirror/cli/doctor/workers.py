@@ -19,7 +19,6 @@ from multimirror.workers.checking import Facts, check
 
 _PATIENCE: Final = 10.0
 _OLD: Final = 4
-_LEFT_LYING: Final = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +40,8 @@ class Home:
     clock: Clock
     namespaces: Sequence[str]
     """Those whose Jobs may want to go to workers."""
+    patience: timedelta
+    """A copy that nobody starts for so long is left lying."""
 
 
 async def check_worker(home: Home, cluster: Json) -> Examined:
@@ -120,7 +121,7 @@ async def _inside(home: Home, client: Client, name: str, spec: WorkerClusterSpec
         for namespace in targets if targets is not None else [None]:
             copies += (await client.list(JOBS, namespace, label_selector=f"{ORIGIN_LABEL}={home.identity}")).items
         now = datetime.now(UTC) + timedelta(seconds=clock.skew or 0.0)
-        found += judge_copies(subject, copies, now, _LEFT_LYING)
+        found += judge_copies(subject, copies, now, home.patience)
     return Examined(name, found, facts.identity)
 
 

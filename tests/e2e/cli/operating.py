@@ -44,6 +44,8 @@ class Operator:
 
     fleet: BackgroundFleet
     files: dict[str, Path] = field(default_factory=dict)
+    process: "subprocess.Popen[bytes] | None" = None
+    """`multimirror run`."""
 
     @property
     def management(self) -> str:
@@ -64,6 +66,27 @@ class Operator:
         assert answer.code == 0, answer
         return answer
 
+    def start(self) -> None:
+        """`multimirror run`, until its webhook is registered and somebody leads."""
+        health, admission = free_ports(2)
+        flags = {
+            "--kubeconfig": self.management,
+            "--health-address": f"127.0.0.1:{health}",
+            "--admission-address": f"127.0.0.1:{admission}",
+            "--admission-url": f"https://127.0.0.1:{admission}{PATH}",
+            "--log-level": "error",
+        }
+        command = [sys.executable, "-m", "multimirror.cli", "run", *(part for pair in flags.items() for part in pair)]
+        self.process = subprocess.Popen(command)
+        asyncio.run(_up(self, self.process, f":{admission}/"))
+
+    def stop(self) -> None:
+        """As its Deployment would."""
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait(60)
+            self.process = None
+
     def client(self, cluster: str = "management") -> Client:
         """For `async with`."""
         found = next(each for each in self.fleet.clusters() if each.name == cluster)
@@ -83,38 +106,21 @@ def operated(kind: str, workers: int = 2) -> Iterator[Operator]:
     """A fleet, and the dispatcher at work on it, admission included."""
     with running_fleet(kind, workers) as fleet:
         operator = Operator(fleet)
-        with running(operator):
-            yield operator
-
-
-@contextlib.contextmanager
-def running(operator: Operator) -> Iterator[None]:
-    """`multimirror run`, until its webhook is registered and somebody leads."""
-    health, admission = free_ports(2)
-    flags = {
-        "--kubeconfig": operator.management,
-        "--health-address": f"127.0.0.1:{health}",
-        "--admission-address": f"127.0.0.1:{admission}",
-        "--admission-url": f"https://127.0.0.1:{admission}{PATH}",
-        "--log-level": "error",
-    }
-    command = [sys.executable, "-m", "multimirror.cli", "run", *(part for pair in flags.items() for part in pair)]
-    with subprocess.Popen(command) as process:
+        operator.start()
         try:
-            asyncio.run(_up(operator, process))
-            yield
+            yield operator
         finally:
-            process.terminate()
-            process.wait(60)
+            operator.stop()
 
 
-async def _up(operator: Operator, process: "subprocess.Popen[bytes]") -> None:
+async def _up(operator: Operator, process: "subprocess.Popen[bytes]", address: str) -> None:
     async with asyncio.timeout(60), operator.client() as client:
         while True:
             assert process.poll() is None
             with contextlib.suppress(NotFound):
                 lease = await client.get(LEASES, LEASE, SYSTEM)
-                await client.get(CONFIGURATIONS, "multimirror")
-                if (lease["spec"] or {}).get("holderIdentity"):
+                configuration = await client.get(CONFIGURATIONS, "multimirror")
+                urls = [each["clientConfig"].get("url", "") for each in configuration["webhooks"]]
+                if lease["spec"].get("holderIdentity") and all(address in url for url in urls):
                     return
             await asyncio.sleep(0.05)

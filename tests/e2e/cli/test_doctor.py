@@ -1,0 +1,356 @@
+"""What an operator breaks, the doctor finds: one thing at a time, on embedded clusters and on real ones."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+from aiohttp import web
+
+from multimirror.admission.registration import CONFIGURATIONS
+from multimirror.api import (
+    DEFAULT_QUEUE_LABEL,
+    MIRROR_QUEUES,
+    ORIGIN_LABEL,
+    ORIGIN_UID_LABEL,
+    WORKER_CLUSTERS,
+    crds,
+)
+from multimirror.cli import kinds
+from multimirror.kube import Client, Conflict, Connection
+from multimirror.workers import identity_of
+from tests.e2e.cli.operating import Operator, says
+from tests.e2e.dispatching import JOBS, NAMESPACES, PATIENCE, SECRETS, SYSTEM, a_job
+
+pytestmark = pytest.mark.timeout(300)
+
+Json = dict[str, Any]
+TEAM = "default"
+
+
+@pytest.fixture
+def fleet(operator: Operator) -> Iterator[Operator]:
+    """One worker, one queue, nothing wrong; whatever a test does to them is undone."""
+    operator.joined("east", "worker-1", "--create-namespaces")
+    _do(operator, _queue("batch"))
+    yield operator
+    if operator.process is None:
+        operator.start()
+    _do(operator, _clear)
+    for name in ("east", "twin"):
+        operator.says("leave", name, "--force", "--cleanup", "--kubeconfig", operator.worker())
+
+
+@pytest.fixture
+def stopped(fleet: Operator) -> Operator:
+    """The same, and no dispatcher to put things right again."""
+    fleet.stop()
+    return fleet
+
+
+def _do(operator: Operator, work: Callable[[Client], Awaitable[Any]], cluster: str = "management") -> Any:
+    async def done() -> Any:
+        async with operator.client(cluster) as client:
+            return await work(client)
+
+    return asyncio.run(done())
+
+
+def _queue(name: str, **spec: Any) -> Callable[[Client], Awaitable[Any]]:
+    header = {"apiVersion": MIRROR_QUEUES.api_version, "kind": MIRROR_QUEUES.kind, "metadata": {"name": name}}
+    return lambda client: client.create(MIRROR_QUEUES, {**header, "spec": spec})
+
+
+async def _clear(client: Client) -> None:
+    await client.request("DELETE", JOBS.path(TEAM), {"propagationPolicy": "Background"})
+    for queue in (await client.list(MIRROR_QUEUES)).items:
+        await client.delete(MIRROR_QUEUES, queue["metadata"]["name"])
+
+
+def findings(operator: Operator, *arguments: str) -> list[Json]:
+    """All that the doctor says; its exit code says whether there is a fault among it."""
+    answer = operator.says("doctor", "-o", "json", *arguments)
+    found: list[Json] = answer.json
+    assert answer.code == (1 if any(each["level"] == "fault" for each in found) else 0), answer
+    assert all(each["remedy"] for each in found if each["level"] == "fault")
+    return found
+
+
+def finds(operator: Operator, check: str, subject: str, text: str, *arguments: str) -> None:
+    """The doctor finds this fault, as soon as it can be seen."""
+    ends = time.monotonic() + PATIENCE
+    while True:
+        found = findings(operator, *arguments)
+        faults = [
+            each for each in found if (each["level"], each["check"], each["subject"]) == ("fault", check, subject)
+        ]
+        if any(text in each["message"] for each in faults):
+            return
+        assert time.monotonic() < ends, json.dumps(found, indent=1)
+
+
+def test_a_fleet_in_order_has_no_faults(fleet: Operator) -> None:
+    answer = fleet.says("doctor")
+    assert answer.code == 0, answer
+    assert "All is well" in answer.out, answer.out
+    assert fleet.says("doctor", "--quiet").out.startswith("All is well")
+
+
+# --- the management cluster -------------------------------------------------------------------------------------------
+
+
+def test_fault_1_the_dispatcher_does_not_run(stopped: Operator) -> None:
+    finds(stopped, "Dispatcher", "management", "nobody holds its Lease")
+
+
+def test_fault_2_the_webhook_does_not_answer(stopped: Operator) -> None:
+    finds(stopped, "Admission", "management", "the webhook does not answer")
+
+
+def test_fault_3_the_webhook_is_not_registered_and_a_job_slips_through(stopped: Operator) -> None:
+    _do(stopped, lambda client: client.delete(CONFIGURATIONS, "multimirror"))
+    finds(stopped, "Admission", "management", "neither webhook nor policies are there")
+    job = a_job("stray", queue="batch")
+    del job["spec"]["managedBy"]
+    _do(stopped, lambda client: client.create(JOBS, job, TEAM))
+    finds(stopped, "Jobs", "Jobs", "ask for a queue, but run on this cluster: default/stray")
+
+
+def test_fault_4_the_webhooks_ca_is_another(stopped: Operator) -> None:
+    server = yaml.safe_load(stopped.files["worker-1"].read_text())["clusters"][0]["cluster"]["server"]
+
+    async def elsewhere(client: Client) -> None:
+        live = await client.get(CONFIGURATIONS, "multimirror")
+        for webhook in live["webhooks"]:
+            webhook["clientConfig"]["url"] = f"{server}/admit"  # whose certificate is signed by somebody else
+        await client.replace(CONFIGURATIONS, live)
+
+    _do(stopped, elsewhere)
+    finds(stopped, "Certificates", "management", "the webhook's CA is not current")
+
+
+def test_fault_5_a_definition_is_that_of_another_version(fleet: Operator) -> None:
+    wanted = next(each for each in crds() if each["spec"]["names"]["kind"] == "MirrorQueue")
+
+    async def age(client: Client) -> None:
+        while True:
+            live = await client.get(kinds.CRDS, wanted["metadata"]["name"])
+            del live["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["fence"]
+            with contextlib.suppress(Conflict):
+                await client.replace(kinds.CRDS, live)
+                return
+
+    async def renew(client: Client) -> None:
+        await client.patch(
+            kinds.CRDS, wanted["metadata"]["name"], wanted, patch_type="apply", field_manager="test", force=True
+        )
+
+    _do(fleet, age)
+    try:
+        finds(fleet, "Kinds", "management", "mirrorqueues.multimirror.dev is that of another version")
+    finally:
+        _do(fleet, renew)
+    assert not [each for each in findings(fleet) if each["check"] == "Kinds" and each["level"] != "ok"]
+
+
+def test_fault_6_an_old_management_cluster(fleet: Operator, tmp_path: Path) -> None:
+    with proxied(fleet.management, version="v1.29.3") as address:
+        path = tmp_path / "old.yaml"
+        path.write_text(yaml.safe_dump(_through(fleet.management, address)))
+        found = says("doctor", "-o", "json", "--kubeconfig", str(path)).json
+    assert ("fault", "management") in [(each["level"], each["subject"]) for each in found if each["check"] == "Version"]
+
+
+# --- workers ----------------------------------------------------------------------------------------------------------
+
+
+def _stored(operator: Operator, change: Callable[[Json], None]) -> None:
+    """Change the kubeconfig that is stored for east."""
+
+    async def changed(client: Client) -> None:
+        secret = await client.get(SECRETS, "worker-east", SYSTEM)
+        config = yaml.safe_load(base64.b64decode(secret["data"]["kubeconfig"]))
+        change(config)
+        data = base64.b64encode(yaml.safe_dump(config).encode()).decode()
+        await client.patch(SECRETS, "worker-east", {"data": {"kubeconfig": data}}, SYSTEM)
+
+    _do(operator, changed)
+
+
+def test_fault_7_the_secret_of_a_worker_is_gone(fleet: Operator) -> None:
+    _do(fleet, lambda client: client.delete(SECRETS, "worker-east", SYSTEM))
+    finds(fleet, "Credentials", "worker east", "there is no Secret multimirror-system/worker-east")
+    finds(fleet, "WorkerCluster", "worker east", "KubeconfigMissing")
+    fleet.joined("east")
+    assert fleet.says("doctor").code == 0
+
+
+def test_fault_8_a_token_that_was_taken_away(fleet: Operator) -> None:
+    _stored(fleet, lambda config: config["users"][0].update({"user": {"token": "nonsense"}}))
+    finds(fleet, "Credentials", "worker east", "its API server does not accept them")
+
+
+def test_fault_9_a_token_that_has_expired(fleet: Operator) -> None:
+    claims = base64.urlsafe_b64encode(json.dumps({"exp": int(time.time()) - 3600}).encode()).decode().rstrip("=")
+    _stored(fleet, lambda config: config["users"][0].update({"user": {"token": f"e30.{claims}.x"}}))
+    finds(fleet, "Credentials", "worker east", "its credentials expired on")
+
+
+def test_a_token_that_expires_soon_is_a_warning(fleet: Operator) -> None:
+    fleet.joined("east", "worker-1", "--new-token", "--token-duration", "2h")
+    found = [each for each in findings(fleet) if each["check"] == "Credentials"]
+    assert [(each["level"], each["message"]) for each in found] == [("warning", "its credentials expire in 0 days")]
+
+
+def test_fault_10_a_worker_that_does_not_answer(fleet: Operator) -> None:
+    _stored(fleet, lambda config: config["clusters"][0]["cluster"].update({"server": "https://127.0.0.1:1"}))
+    finds(fleet, "Reachable", "worker east", "127.0.0.1")
+
+
+def test_fault_11_two_names_for_one_cluster(fleet: Operator) -> None:
+    fleet.says("join", "twin", "--kubeconfig", fleet.worker(), "--timeout", "0s")
+    finds(fleet, "SameCluster", "worker twin", "east, twin are the same cluster")
+
+
+def test_fault_12_jobs_are_to_go_to_a_namespace_that_is_not_there(fleet: Operator) -> None:
+    spec = {"namespaces": [{"name": "default", "workerNamespace": "nowhere"}]}
+    _do(fleet, lambda client: client.patch(WORKER_CLUSTERS, "east", {"spec": spec}))
+    finds(fleet, "Namespaces", "worker east", "Jobs are to go to namespace nowhere, which it does not have")
+
+
+def test_fault_13_the_account_of_a_worker_lost_its_rights(fleet: Operator, kind: str) -> None:
+    if kind == "embedded":
+        pytest.skip("embedded clusters store RBAC and do not enforce it")
+    binding = "multimirror-worker-jobs"
+    _do(fleet, lambda client: client.delete(kinds.CLUSTER_ROLE_BINDINGS, binding), "worker-1")
+    finds(fleet, "Rights", "worker east", "the account may not list jobs.batch in all namespaces")
+
+
+def test_fault_14_a_clock_that_is_wrong(fleet: Operator) -> None:
+    with (
+        proxied(fleet.management, date="Mon, 16 Nov 2026 10:00:00 GMT") as here,
+        proxied(fleet.worker(), date="Mon, 16 Nov 2026 10:10:00 GMT") as there,
+    ):
+        _stored(fleet, lambda config: config["clusters"][0].update({"cluster": {"server": there}}))
+        path = fleet.files["management"].parent / "proxied.yaml"
+        path.write_text(yaml.safe_dump(_through(fleet.management, here)))
+        found = says("doctor", "-o", "json", "--kubeconfig", str(path)).json
+    clocks = {
+        each["subject"]: each["message"] for each in found if (each["check"], each["level"]) == ("Clock", "fault")
+    }
+    assert "s ahead of that of the management cluster" in clocks["worker east"], found
+
+
+def test_fault_15_nobody_starts_the_copies(stopped: Operator) -> None:
+    origin = _do(stopped, identity_of)
+    copy = a_job("lying", queue="batch")
+    copy["metadata"]["labels"] = {ORIGIN_LABEL: origin, ORIGIN_UID_LABEL: "u"}
+    copy["spec"] |= {"managedBy": "example.com/nobody", "suspend": False}  # left alone by every Job controller
+    _do(stopped, lambda client: client.create(JOBS, copy, TEAM), "worker-1")
+    try:
+        finds(stopped, "JobController", "worker east", "its Job controller does nothing", "--stuck-after", "1s")
+    finally:
+        _do(stopped, lambda client: client.delete(JOBS, "lying", TEAM), "worker-1")
+
+
+# --- queues, namespaces, Jobs -----------------------------------------------------------------------------------------
+
+
+def test_fault_16_a_queue_without_workers(fleet: Operator) -> None:
+    _do(fleet, _queue("far", workers={"names": ["north"]}))
+    finds(fleet, "Queues", "queue far", "it has no worker clusters: there is no WorkerCluster north")
+
+
+def test_fault_17_a_queue_whose_only_worker_is_cordoned(fleet: Operator) -> None:
+    fleet.says("cordon", "east")
+    finds(fleet, "Queues", "queue batch", "none of its workers is ready (east)")
+
+
+def test_fault_18_a_default_queue_that_does_not_exist(fleet: Operator) -> None:
+    labels = {DEFAULT_QUEUE_LABEL: "typo"}
+    _do(fleet, lambda client: client.create(NAMESPACES, {"metadata": {"name": "doctored", "labels": labels}}))
+    try:
+        finds(fleet, "Namespaces", "namespace doctored", "its default queue typo does not exist")
+    finally:
+        _do(fleet, lambda client: client.delete(NAMESPACES, "doctored"))
+
+
+def test_fault_19_a_job_that_can_never_start(fleet: Operator) -> None:
+    job = a_job("huge", queue="batch")
+    job["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "999999"}}
+    _do(fleet, lambda client: client.create(JOBS, job, TEAM))
+    finds(fleet, "Jobs", "Jobs", "1 can never start: default/huge")
+
+
+def test_a_job_that_waits_for_long_is_a_warning(fleet: Operator) -> None:
+    _do(fleet, _queue("full", quota={"jobs": 0}))
+    _do(fleet, lambda client: client.create(JOBS, a_job("patient", queue="full"), TEAM))
+    ends = time.monotonic() + PATIENCE
+    while not any(
+        "wait for more than 1 s: default/patient" in f["message"] for f in findings(fleet, "--stuck-after", "1s")
+    ):
+        assert time.monotonic() < ends
+
+
+# --- a server that lies -----------------------------------------------------------------------------------------------
+
+
+def _through(kubeconfig: str, address: str) -> Json:
+    """The same cluster, behind another address."""
+    config: Json = yaml.safe_load(Path(kubeconfig).read_text())
+    config["clusters"][0]["cluster"] = {"server": address}
+    return config
+
+
+@contextlib.contextmanager
+def proxied(kubeconfig: str, *, version: str | None = None, date: str | None = None) -> Iterator[str]:
+    """A server that passes everything on as an administrator, but for its version and its clock."""
+    up: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, str]] = Future()
+
+    async def serve() -> None:
+        connection = Connection.from_kubeconfig(Path(kubeconfig))
+        authorization = await connection.credentials.authorization()
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=connection.tls or False)) as session:
+
+            async def forward(request: web.Request) -> web.StreamResponse:
+                own = {"Authorization": authorization} if authorization else {}
+                headers = {k: v for k, v in request.headers.items() if k.lower() not in {"host", "authorization"}}
+                url = connection.server + request.raw_path
+                async with session.request(
+                    request.method, url, data=await request.read(), headers=headers | own
+                ) as answer:
+                    body = await answer.read()
+                    if request.path == "/version" and version is not None:
+                        body = json.dumps({"gitVersion": version}).encode()
+                    told = {"Content-Type": answer.headers.get("Content-Type", "application/json")}
+                    return web.Response(
+                        status=answer.status, body=body, headers=told | ({"Date": date} if date else {})
+                    )
+
+            app = web.Application()
+            app.router.add_route("*", "/{path:.*}", forward)
+            runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+            await runner.setup()
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            stop = asyncio.Event()
+            up.set_result((asyncio.get_running_loop(), stop, f"http://127.0.0.1:{runner.addresses[0][1]}"))
+            await stop.wait()
+            await runner.cleanup()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    loop, stop, address = up.result(30)
+    try:
+        yield address
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(30)
