@@ -109,9 +109,8 @@ def _pods(pods: list[Json], where: str) -> Iterable[Moment | None]:
         index = (pod["metadata"].get("annotations") or {}).get("batch.kubernetes.io/job-completion-index")
         about = f"pod {name}" + (f" (index {index})" if index is not None else "")
         node = (pod.get("spec") or {}).get("nodeName")
-        yield _moment(
-            pod["metadata"].get("creationTimestamp"), where, f"{about} made" + (f" on {node}" if node else "")
-        )
+        made = f"{about} made" + (f" on {node}" if node else "")
+        yield _moment(pod["metadata"].get("creationTimestamp"), where, made, 6)
         for container in (pod.get("status") or {}).get("containerStatuses") or ():
             yield from _container(container, about, where)
     if many:

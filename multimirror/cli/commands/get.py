@@ -43,6 +43,10 @@ class _Asked:
     output: str
 
     @property
+    def structured(self) -> bool:
+        return self.output in {"json", "yaml"}
+
+    @property
     def field_selector(self) -> str | None:
         return f"metadata.name={self.name}" if self.name is not None else None
 
@@ -100,7 +104,7 @@ async def command(
 
 async def _once(client: Client, asked: _Asked) -> None:
     items = await _items(client, asked)
-    if asked.output in {"json", "yaml"}:
+    if asked.structured:
         clean = [drop_managed_fields(item) for item in items]
         show(clean[0] if asked.name is not None else {"apiVersion": "v1", "kind": "List", "items": clean}, asked.output)
     elif not items:
@@ -153,25 +157,30 @@ async def _follow(client: Client, asked: _Asked) -> None:
         items.add_handler(lambda _change: news.set())
         await items.synced()
         shown: dict[str, object] = {}
-        header = asked.output not in {"json", "yaml"}
+        first = True
         while True:
             news.clear()
-            lines = []
+            changed = []
             for item in sorted(items.list(), key=key_of):
                 row = asked.row(item, around())
-                said = item if asked.output in {"json", "yaml"} else _but_age(asked.titles, row)
+                said = item if asked.structured else _but_age(asked.titles, row)
                 if shown.get(item["metadata"]["uid"]) != said:
                     shown[item["metadata"]["uid"]] = said
-                    lines.append((item, row))
-            for item, _ in lines if not header and asked.output in {"json", "yaml"} else ():
-                show(drop_managed_fields(item), asked.output)
-            if lines and asked.output not in {"json", "yaml"}:
-                text = fitted(table(asked.titles, [row for _, row in lines]), wide=asked.output == "wide")
-                for line in text if header else text[1:]:
-                    click.echo(line)
-                header = False
+                    changed.append((item, row))
+            if changed:
+                _print_changed(changed, asked, header=first)
+                first = False
             await news.wait()
             await asyncio.sleep(0.1)  # what changes together is shown together
+
+
+def _print_changed(changed: list[tuple[Json, list[object]]], asked: _Asked, *, header: bool) -> None:
+    if asked.structured:
+        for item, _ in changed:
+            show(drop_managed_fields(item), asked.output)
+        return
+    lines = fitted(table(asked.titles, [row for _, row in changed]), wide=asked.output == "wide")
+    click.echo("\n".join(lines if header else lines[1:]))
 
 
 async def _once_checked(client: Client, asked: _Asked) -> None:

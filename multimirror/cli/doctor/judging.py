@@ -27,13 +27,8 @@ SKEW_FAULT: Final = 30.0
 _EXPIRES_SOON: Final = timedelta(days=14)
 _MANAGED_BY_SINCE: Final = (1, 32)
 _NAMED: Final = 3
-_HOPELESS: Final = (
-    "not even",
-    "is large enough",
-    "more than the whole quota",
-    "there is no MirrorQueue",
-    "may not be used",
-)
+_HOPELESS: Final = ("is large enough", "more than the whole quota", "there is no MirrorQueue", "may not be used")
+"""What the dispatcher says about Jobs that nothing but a change of them, or of their queue, will help."""
 
 
 def minor(version: str) -> tuple[int, int]:
