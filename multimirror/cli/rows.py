@@ -70,8 +70,11 @@ def state_of(job: Json) -> str:
 
 
 def is_ours(job: Json) -> bool:
-    """A controller other than Kubernetes' own looks after it; which one, its row says."""
-    return (job["spec"].get("managedBy") or _BUILT_IN) != _BUILT_IN
+    """multimirror looks after it, under whatever name it was told to use. Other controllers have Jobs too."""
+    manager, metadata = job["spec"].get("managedBy") or _BUILT_IN, job["metadata"]
+    if manager in {_BUILT_IN, MANAGED_BY}:
+        return manager == MANAGED_BY
+    return QUEUE_LABEL in (metadata.get("labels") or {}) or attempt_of(job) > 0
 
 
 def why(job: Json, around: Around) -> str:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -322,6 +323,20 @@ def test_a_job_of_this_clusters_own_has_logs_and_a_story_too(workers: Operator) 
     assert "runs on this cluster" in workers.says("explain", "job/local").out
     assert workers.says("logs", "job/local").out.strip()
     assert "kubernetes" in workers.says("get", "job", "local").out
+
+
+def test_the_shell_completes_names(workers: Operator) -> None:
+    submitted(workers, "completed-by-the-shell", lambda _job: True)
+    for line, expected in (
+        ("multimirror cordon ", "east"),
+        ("multimirror logs job/comp", "job/completed-by-the-shell"),
+    ):
+        words = line.split(" ")
+        asked = {"_MULTIMIRROR_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+        environment = {**os.environ, **asked, "KUBECONFIG": workers.management}
+        command = [sys.executable, "-c", "from multimirror.cli import main; main()"]
+        told = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+        assert f"plain,{expected}" in told.stdout.splitlines(), told
 
 
 def test_who_may_not_read_the_workers_credentials_is_told_so(workers: Operator, kind: str, tmp_path: Path) -> None:
