@@ -21,14 +21,17 @@ class Dispatcher:
 
     alive: bool
     text: str
+    known: bool = True
+    """There is a Lease. One that was started without leader election has none."""
 
 
 async def dispatcher(client: Client, namespace: str) -> Dispatcher:
-    """Look. One that was started without leader election has no Lease, and cannot be seen here."""
+    """Look."""
     try:
         lease = await client.get(LEASES, LEASE, namespace)
     except NotFound:
-        return Dispatcher(alive=False, text=f"there is no Lease {namespace}/{LEASE}: no dispatcher has run here")
+        text = f"there is no Lease {namespace}/{LEASE}: no dispatcher has run here"
+        return Dispatcher(alive=False, text=text, known=False)
     holder = (lease.get("spec") or {}).get("holderIdentity")
     if not holder:
         return Dispatcher(alive=False, text="the dispatcher has stopped: nobody holds its Lease")

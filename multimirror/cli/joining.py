@@ -26,7 +26,7 @@ from multimirror.kube.kubeconfig import Access, parse_strict
 from multimirror.workers.checking import Facts, check, identity_of, version_of
 
 ACCOUNT: Final = ("multimirror-system", "multimirror")
-_TOKEN_SECRET: Final = "multimirror-token"  # noqa: S105 - the name of a Secret
+TOKEN_SECRET: Final = "multimirror-token"  # noqa: S105 - the name of a Secret
 _SETTLE: Final = 20.0
 """Roles take effect a moment after they were written."""
 _ENOUGH: Final = 0.9
@@ -58,7 +58,7 @@ async def join(management: Client, worker: Client, access: Access, wish: Wish, s
     await _check_identity(management, identity, wish)
     say(f"worker {wish.name}: Kubernetes {version} at {wish.server or access.server}")
     await _check_namespaces(worker, wish, namespaces)
-    await _grant(worker, namespaces)
+    await _grant(worker, namespaces, account=not await _has_account(worker, wish))
     reference = _reference(existing, wish.name)
     await _system_namespace(management, system)
     kubeconfig = await _kubeconfig(management, worker, access, wish, (system, *reference))
@@ -117,8 +117,20 @@ async def _check_namespaces(worker: Client, wish: Wish, namespaces: Mapping[str,
         say(f"made namespace {name} there")
 
 
-async def _grant(worker: Client, namespaces: Mapping[str, str] | None) -> None:
-    await apply(worker, manifest("worker/worker.yaml"))
+async def _has_account(worker: Client, wish: Wish) -> bool:
+    """On the management cluster itself an account of that name is the dispatcher's own: it is used as it is."""
+    if not wish.same_cluster:
+        return False
+    try:
+        await worker.get(kinds.ACCOUNTS, ACCOUNT[1], ACCOUNT[0])
+    except NotFound:
+        return False
+    return True
+
+
+async def _grant(worker: Client, namespaces: Mapping[str, str] | None, *, account: bool) -> None:
+    documents = manifest("worker/worker.yaml")
+    await apply(worker, [each for each in documents if account or each["kind"] != "ServiceAccount"])
     if namespaces is None:
         await apply(worker, manifest("worker/all-namespaces.yaml"))
         say("made the account multimirror there; it may run Jobs in every namespace")
@@ -208,7 +220,7 @@ async def _lasting_token(worker: Client) -> str | None:
         "kind": "Secret",
         "type": "kubernetes.io/service-account-token",
         "metadata": {
-            "name": _TOKEN_SECRET,
+            "name": TOKEN_SECRET,
             "namespace": namespace,
             "labels": {"app.kubernetes.io/part-of": "multimirror"},
             "annotations": {"kubernetes.io/service-account.name": account},
@@ -218,7 +230,7 @@ async def _lasting_token(worker: Client) -> str | None:
         await apply(worker, [secret])
         async with asyncio.timeout(5.0):
             while True:
-                found = tokens.kubeconfig_in(await worker.get(kinds.SECRETS, _TOKEN_SECRET, namespace), "token")
+                found = tokens.kubeconfig_in(await worker.get(kinds.SECRETS, TOKEN_SECRET, namespace), "token")
                 if found:
                     return found.decode()
                 await asyncio.sleep(0.1)

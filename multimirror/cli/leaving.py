@@ -7,6 +7,7 @@ from multimirror.batch import Json
 from multimirror.cli import kinds, tokens
 from multimirror.cli.applying import remove
 from multimirror.cli.errors import CommandError, Exit
+from multimirror.cli.joining import ACCOUNT, TOKEN_SECRET
 from multimirror.cli.kinds import JOBS
 from multimirror.cli.manifests import manifest
 from multimirror.cli.reaching import Reached, cluster_named
@@ -64,6 +65,9 @@ async def check_worker(management: Client, worker: Client, name: str, system: st
             problem = f"--kubeconfig names another cluster than worker {name}"
             raise CommandError(problem, "Name the worker's own kubeconfig or --context.", code=Exit.USAGE)
     ours = await identity_of(management)
+    if identity == ours:
+        problem = f"{name} is the management cluster itself, and the account there the dispatcher's own"
+        raise CommandError(problem, "Leave without --cleanup.", code=Exit.REFUSED)
     found = (await worker.list(JOBS, label_selector=ORIGIN_LABEL)).items
     if any(copy["metadata"]["labels"][ORIGIN_LABEL] != ours for copy in found):
         problem = f"another management cluster has Jobs on {name}, with the same account"
@@ -83,10 +87,12 @@ async def _stored_identity(management: Client, cluster: Json, where: tuple[str, 
 
 
 async def clean_worker(worker: Client) -> None:
-    """Remove the account, its roles and every binding of them."""
+    """Remove the account, its token, its roles and every binding of them. Their namespace stays: others may use it."""
     binding = manifest("worker/namespace.yaml")
     name = binding[0]["metadata"]["name"]
     for each in (await worker.list(kinds.ROLE_BINDINGS, field_selector=f"metadata.name={name}")).items:
         await remove(worker, binding, each["metadata"]["namespace"])
     await remove(worker, manifest("worker/all-namespaces.yaml"))
-    await remove(worker, manifest("worker/worker.yaml"))
+    await remove(worker, [each for each in manifest("worker/worker.yaml") if each["kind"] != "Namespace"])
+    with contextlib.suppress(NotFound):
+        await worker.delete(kinds.SECRETS, TOKEN_SECRET, ACCOUNT[0])

@@ -9,7 +9,7 @@ from multimirror.batch import Json
 from multimirror.cli import kinds, rows
 from multimirror.cli.doctor.findings import Finding, warning
 from multimirror.cli.doctor.judging import judge_jobs, judge_namespaces, judge_queues
-from multimirror.cli.doctor.management import check_management, clock_of
+from multimirror.cli.doctor.management import check_dispatcher, check_management, clock_of
 from multimirror.cli.doctor.workers import Home, check_worker, same_clusters
 from multimirror.kube import Client, Forbidden, NotFound, Resource
 from multimirror.workers import identity_of
@@ -36,6 +36,8 @@ async def examine(client: Client, system: str, stuck_after: timedelta) -> list[F
             )
     clusters = {each["metadata"]["name"]: each for each in seen[WORKER_CLUSTERS]}
     queues = {each["metadata"]["name"]: each for each in seen[MIRROR_QUEUES]}
+    now = datetime.now(UTC) + timedelta(seconds=clock.skew or 0.0)
+    found.append(await check_dispatcher(client, system, clusters.values(), now))
     if not clusters:
         found.append(warning("Workers", "workers", "there is no WorkerCluster", "`multimirror join` makes one."))
     home = Home(
@@ -53,7 +55,6 @@ async def examine(client: Client, system: str, stuck_after: timedelta) -> list[F
     found += judge_queues(queues.values(), clusters)
     found += judge_namespaces(seen[kinds.NAMESPACES], queues)
     around = rows.Around(rows.newest(seen[kinds.EVENTS]), queues, clusters)
-    now = datetime.now(UTC) + timedelta(seconds=clock.skew or 0.0)
     return found + judge_jobs(seen[kinds.JOBS], around, now, stuck_after)
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -22,6 +23,8 @@ from multimirror.kube import ApiError, BadRequest, Client, Forbidden, Invalid, N
 SUBJECT: Final = "management"
 _INSTALL: Final = "`multimirror install` brings it up to date."
 _SOON: Final = timedelta(days=7)
+_LATELY: Final = timedelta(minutes=3)
+"""Contacts are written about once a minute."""
 _PROBE: Final = "multimirror-doctor"
 
 
@@ -49,9 +52,19 @@ async def check_management(client: Client, system: str, clock: Clock) -> list[Fi
     found += await _kinds(client)
     namespace, finding = await _namespace(client, system)
     found += [finding, *await _managed_by(client, namespace), *await _admission(client, namespace, system)]
-    seen = await dispatcher(client, system)
-    found.append(ok("Dispatcher", SUBJECT, seen.text) if seen.alive else fault("Dispatcher", SUBJECT, seen.text, START))
     return found
+
+
+async def check_dispatcher(client: Client, system: str, clusters: Iterable[Json], now: datetime) -> Finding:
+    """Does one run? Without leader election it has no Lease, but it still tells when it last heard of its workers."""
+    seen = await dispatcher(client, system)
+    if seen.alive:
+        return ok("Dispatcher", SUBJECT, seen.text)
+    contacts = [(cluster.get("status") or {}).get("lastContact") for cluster in clusters]
+    if not seen.known and any(now - datetime.fromisoformat(each) < _LATELY for each in contacts if each):
+        remedy = "One that was started with --no-leader-election has none: make sure that it is the only one."
+        return warning("Dispatcher", SUBJECT, "one reports about workers, but holds no Lease", remedy)
+    return fault("Dispatcher", SUBJECT, seen.text, START)
 
 
 async def _kinds(client: Client) -> list[Finding]:

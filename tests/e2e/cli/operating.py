@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import structlog
 
 from clusters.background import BackgroundFleet
 from clusters.local.ports import free_ports
@@ -106,11 +107,14 @@ def operated(kind: str, workers: int = 2) -> Iterator[Operator]:
     """A fleet, and the dispatcher at work on it, admission included."""
     with running_fleet(kind, workers) as fleet:
         operator = Operator(fleet)
+        # What runs in this process (simulated nodes, Job controllers) must not talk into the commands' output.
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.__stderr__))
         operator.start()
         try:
             yield operator
         finally:
             operator.stop()
+            structlog.reset_defaults()
 
 
 async def _up(operator: Operator, process: "subprocess.Popen[bytes]", address: str) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,16 @@ def test_the_management_cluster_is_not_joined_by_mistake(operator: Operator) -> 
     assert "--kubeconfig names the management cluster itself" in answer.err
 
 
+def test_the_management_cluster_can_be_its_own_worker_and_keeps_its_account(operator: Operator) -> None:
+    answer = operator.says("join", "self", "--kubeconfig", operator.management, "--same-cluster")
+    assert answer.code == 0, answer
+    refused = operator.says("leave", "self", "--cleanup", "--kubeconfig", operator.management)
+    assert refused.code == 4
+    assert "self is the management cluster itself" in refused.err
+    assert operator.says("leave", "self").code == 0
+    assert now(operator, "management", kinds.ACCOUNTS, "multimirror", SYSTEM) is not None
+
+
 def test_leave_cleans_up_no_other_cluster_than_the_worker(workers: Operator) -> None:
     answer = workers.says("leave", "east", "--cleanup", "--kubeconfig", workers.worker("worker-2"))
     assert answer.code == 2
@@ -215,16 +226,10 @@ def test_jobs_are_shown_with_queue_cluster_manager_and_why_they_wait(workers: Op
     asyncio.run(_queue(workers, "far", workers={"names": ["north"]}))
     submitted(workers, "done", finished)
     submitted(workers, "stuck", lambda _job: True, queue="far")
-
-    async def told() -> str:
-        async with asyncio.timeout(PATIENCE):
-            while "there is no such WorkerCluster" not in (
-                out := await asyncio.to_thread(lambda: workers.says("get", "jobs").out)
-            ):
-                await asyncio.sleep(0.1)
-        return out
-
-    lines = {line.split()[0]: line.split(maxsplit=7) for line in asyncio.run(told()).splitlines()}
+    ends = time.monotonic() + PATIENCE
+    while "there is no such WorkerCluster" not in (shown := workers.says("get", "jobs").out):
+        assert time.monotonic() < ends, shown
+    lines = {line.split()[0]: line.split(maxsplit=7) for line in shown.splitlines()}
     assert lines["NAME"] == ["NAME", "QUEUE", "CLUSTER", "STATUS", "DONE", "AGE", "MANAGED-BY", "WHY"]
     assert lines["done"][1:5] == ["batch", "east", "Complete", "1/1"]
     assert lines["stuck"][1:5] == ["far", "<none>", "Waiting", "0/1"]
@@ -240,7 +245,8 @@ def test_jobs_are_shown_with_queue_cluster_manager_and_why_they_wait(workers: Op
         ["east", "yes", "no"],
         ["west", "yes", "no"],
     ]
-    assert "north" in workers.says("get", "queue", "far", "-o", "wide").out
+    while "north" not in (shown := workers.says("get", "queue", "far", "-o", "wide").out):
+        assert time.monotonic() < ends, shown
 
 
 def test_a_watch_shows_a_job_on_its_way(workers: Operator) -> None:
