@@ -3,12 +3,15 @@
 import json
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 import yaml
 
+_NARROW: Final = 20
+"""What is left of a terminal must be this wide to break lines in it."""
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
@@ -53,3 +56,12 @@ def fitted(lines: list[str], *, wide: bool) -> list[str]:
         return lines
     width = shutil.get_terminal_size().columns
     return [line if len(line) <= width else line[: width - 1] + "…" for line in lines]
+
+
+def hanging(line: str, indent: int) -> str:
+    """On a terminal, a line that is too long goes on in the next ones, indented."""
+    width = shutil.get_terminal_size().columns
+    if not sys.stdout.isatty() or len(line) <= width or width - indent < _NARROW:
+        return line
+    rest = textwrap.wrap(line[indent:], width - indent, break_long_words=False, break_on_hyphens=False)
+    return line[:indent] + ("\n" + " " * indent).join(rest)

@@ -8,7 +8,7 @@ import click
 from multimirror.cli.connecting import Management, on_management, system_namespace
 from multimirror.cli.doctor import Finding, Level, examine
 from multimirror.cli.errors import Exit
-from multimirror.cli.output import output_option, show
+from multimirror.cli.output import hanging, output_option, show
 from multimirror.cli.worker_flags import Duration
 
 EXAMPLES = """\b
@@ -17,6 +17,7 @@ Examples:
   multimirror doctor --quiet
   multimirror doctor -o json | jq '.[] | select(.level == "fault")'
 """
+_INDENT: Final = 9
 _COLOURS: Final = {Level.OK: "green", Level.WARNING: "yellow", Level.FAULT: "red"}
 
 
@@ -53,10 +54,11 @@ async def command(
 
 
 def _print(finding: Finding) -> None:
-    level = click.style(f"{finding.level.value:7}", fg=_COLOURS[finding.level])
-    click.echo(f"{level}  {finding.subject}: {finding.check}: {' '.join(finding.message.split())}")
+    level = f"{finding.level.value:7}"
+    text = hanging(f"{level}  {finding.subject}: {finding.check}: {' '.join(finding.message.split())}", _INDENT)
+    click.echo(click.style(level, fg=_COLOURS[finding.level]) + text.removeprefix(level))
     if finding.remedy:
-        click.echo(f"         {finding.remedy}")
+        click.echo(hanging(" " * _INDENT + finding.remedy, _INDENT))
 
 
 def _sum_up(findings: list[Finding]) -> None:

@@ -13,7 +13,7 @@ from multimirror.cli.completing import complete_jobs
 from multimirror.cli.connecting import Management, in_namespace, on_management, system_namespace
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.cli.finding import Place, events_of, find_job, find_place, worker_of
-from multimirror.cli.output import output_option, show, table
+from multimirror.cli.output import hanging, output_option, show, table
 from multimirror.cli.timeline import HERE, Moment, timeline
 from multimirror.kube import ApiError, Client, Forbidden, key_of
 from multimirror.mirror import attempt_of, cluster_of
@@ -114,11 +114,12 @@ def _print(job: Json, summary: dict[str, Any], moments: list[Moment]) -> None:
     click.secho(" ".join(words) + (f" ({', '.join(details)})" if details else ""), bold=True)
     start = moments[0].when if moments else None
     lines = [(f"{each.when:%H:%M:%S}", _after(each, start), each.where, each.what) for each in moments]
-    click.echo("\n".join(table(("TIME", "AFTER", "CLUSTER", "WHAT"), lines)))
+    shown = table(("TIME", "AFTER", "CLUSTER", "WHAT"), lines)
+    click.echo("\n".join(hanging(line, shown[0].index("WHAT")) for line in shown))
     if summary["why"] and rows.state_of(job) != "Failed":
-        click.echo(f"now: {summary['why']}")
+        click.echo(hanging(f"now:  {summary['why']}", 6))
     if summary["note"]:
-        click.echo(f"note: {summary['note']}")
+        click.echo(hanging(f"note: {summary['note']}", 6))
 
 
 def _after(moment: Moment, start: datetime | None) -> str:
