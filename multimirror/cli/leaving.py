@@ -11,7 +11,7 @@ from multimirror.cli.joining import ACCOUNT, TOKEN_SECRET
 from multimirror.cli.kinds import JOBS
 from multimirror.cli.manifests import manifest
 from multimirror.cli.reaching import Reached, cluster_named
-from multimirror.kube import Client, ConfigError, Conflict, Connection, Forbidden, NotFound
+from multimirror.kube import ApiError, Client, ConfigError, Conflict, Connection, NotFound
 from multimirror.workers import identity_of
 
 
@@ -82,7 +82,7 @@ async def _stored_identity(management: Client, cluster: Json, where: tuple[str, 
         stored = tokens.kubeconfig_in(await management.get(kinds.SECRETS, where[1], where[0]), key.key)
         async with Client(Connection.strict(stored or b""), timeout=10.0) as client:
             return await identity_of(client)
-    except (NotFound, Forbidden, ConfigError):
+    except (ApiError, ConfigError):
         return None
 
 

@@ -235,7 +235,8 @@ def test_fault_13_the_account_of_a_worker_lost_its_rights(fleet: Operator, kind:
     finds(fleet, "Rights", "worker east", "the account may not list jobs.batch in all namespaces")
 
 
-def test_fault_14_a_clock_that_is_wrong(fleet: Operator) -> None:
+def test_fault_14_a_clock_that_is_wrong(stopped: Operator) -> None:
+    fleet = stopped
     with (
         proxied(fleet.management, date="Mon, 16 Nov 2026 10:00:00 GMT") as here,
         proxied(fleet.worker(), date="Mon, 16 Nov 2026 10:10:00 GMT") as there,
@@ -326,7 +327,7 @@ def proxied(kubeconfig: str, *, version: str | None = None, date: str | None = N
                 headers = {k: v for k, v in request.headers.items() if k.lower() not in {"host", "authorization"}}
                 url = connection.server + request.raw_path
                 async with session.request(
-                    request.method, url, data=await request.read(), headers=headers | own
+                    request.method, url, data=await request.read() or None, headers=headers | own
                 ) as answer:
                     body = await answer.read()
                     if request.path == "/version" and version is not None:
