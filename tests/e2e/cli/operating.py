@@ -72,6 +72,7 @@ class Operator:
         health, admission = free_ports(2)
         flags = {
             "--kubeconfig": self.management,
+            "--identity": f"dispatcher-{admission}",
             "--health-address": f"127.0.0.1:{health}",
             "--admission-address": f"127.0.0.1:{admission}",
             "--admission-url": f"https://127.0.0.1:{admission}{PATH}",
@@ -79,7 +80,7 @@ class Operator:
         }
         command = [sys.executable, "-m", "multimirror.cli", "run", *(part for pair in flags.items() for part in pair)]
         self.process = subprocess.Popen(command)
-        asyncio.run(_up(self, self.process, f":{admission}/"))
+        asyncio.run(_up(self, self.process, admission))
 
     def stop(self) -> None:
         """As its Deployment would."""
@@ -117,7 +118,7 @@ def operated(kind: str, workers: int = 2) -> Iterator[Operator]:
             structlog.reset_defaults()
 
 
-async def _up(operator: Operator, process: "subprocess.Popen[bytes]", address: str) -> None:
+async def _up(operator: Operator, process: "subprocess.Popen[bytes]", port: int) -> None:
     async with asyncio.timeout(60), operator.client() as client:
         while True:
             assert process.poll() is None
@@ -125,6 +126,8 @@ async def _up(operator: Operator, process: "subprocess.Popen[bytes]", address: s
                 lease = await client.get(LEASES, LEASE, SYSTEM)
                 configuration = await client.get(CONFIGURATIONS, "multimirror")
                 urls = [each["clientConfig"].get("url", "") for each in configuration["webhooks"]]
-                if lease["spec"].get("holderIdentity") and all(address in url for url in urls):
+                if lease["spec"].get("holderIdentity") == f"dispatcher-{port}" and all(
+                    f":{port}/" in url for url in urls
+                ):
                     return
             await asyncio.sleep(0.05)
