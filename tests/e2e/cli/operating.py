@@ -5,13 +5,18 @@ import contextlib
 import io
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import orjson
 import structlog
+import yaml
+from aiohttp import web
 
 from clusters.background import BackgroundFleet
 from clusters.local.ports import free_ports
@@ -131,3 +136,60 @@ async def _up(operator: Operator, process: "subprocess.Popen[bytes]", port: int)
                 ):
                     return
             await asyncio.sleep(0.05)
+
+
+def through(kubeconfig: str, address: str) -> Json:
+    """The same cluster, behind another address."""
+    config: Json = yaml.safe_load(Path(kubeconfig).read_text())
+    config["clusters"][0]["cluster"]["server"] = address
+    return config
+
+
+@contextlib.contextmanager
+def proxied(
+    kubeconfig: str, *, version: str | None = None, date: str | None = None, token_ends: str | None = None
+) -> Iterator[str]:
+    """A server that passes everything on as an administrator, but for its version, its clock and the ends of tokens."""
+    up: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, str]] = Future()
+
+    async def serve() -> None:
+        connection = Connection.from_kubeconfig(Path(kubeconfig))
+        authorization = await connection.credentials.authorization()
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=connection.tls or False)) as session:
+
+            async def forward(request: web.Request) -> web.StreamResponse:
+                own = {"Authorization": authorization} if authorization else {}
+                headers = {k: v for k, v in request.headers.items() if k.lower() not in {"host", "authorization"}}
+                url = connection.server + request.raw_path
+                async with session.request(
+                    request.method, url, data=await request.read() or None, headers=headers | own
+                ) as answer:
+                    body = await answer.read()
+                    if request.path == "/version" and version is not None:
+                        body = orjson.dumps({"gitVersion": version})
+                    if request.path.endswith("/token") and token_ends is not None:
+                        given = orjson.loads(body)
+                        body = orjson.dumps({**given, "status": {**given["status"], "expirationTimestamp": token_ends}})
+                    told = {"Content-Type": answer.headers.get("Content-Type", "application/json")}
+                    return web.Response(
+                        status=answer.status, body=body, headers=told | ({"Date": date} if date else {})
+                    )
+
+            app = web.Application()
+            app.router.add_route("*", "/{path:.*}", forward)
+            runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+            await runner.setup()
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            stop = asyncio.Event()
+            up.set_result((asyncio.get_running_loop(), stop, f"http://127.0.0.1:{runner.addresses[0][1]}"))
+            await stop.wait()
+            await runner.cleanup()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    loop, stop, address = up.result(30)
+    try:
+        yield address
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(30)

@@ -4,17 +4,13 @@ import asyncio
 import base64
 import contextlib
 import json
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 import yaml
-from aiohttp import web
 
 from multimirror.admission.registration import CONFIGURATIONS
 from multimirror.api import (
@@ -26,9 +22,9 @@ from multimirror.api import (
     crds,
 )
 from multimirror.cli import kinds
-from multimirror.kube import Client, Conflict, Connection
+from multimirror.kube import Client, Conflict
 from multimirror.workers import identity_of
-from tests.e2e.cli.operating import Operator, says
+from tests.e2e.cli.operating import Operator, proxied, says, through
 from tests.e2e.dispatching import JOBS, NAMESPACES, PATIENCE, SECRETS, SYSTEM, a_job
 
 pytestmark = pytest.mark.timeout(300)
@@ -116,7 +112,7 @@ def test_fault_2_the_webhook_does_not_answer(stopped: Operator) -> None:
     finds(stopped, "Admission", "management", "the webhook does not answer")
 
 
-def test_fault_3_the_webhook_is_not_registered_and_a_job_slips_through(stopped: Operator) -> None:
+def test_fault_3_the_webhook_is_not_registered_and_a_job_slipsthrough(stopped: Operator) -> None:
     _do(stopped, lambda client: client.delete(CONFIGURATIONS, "multimirror"))
     finds(stopped, "Admission", "management", "neither webhook nor policies are there")
     job = a_job("stray", queue="batch")
@@ -165,9 +161,18 @@ def test_fault_5_a_definition_is_that_of_another_version(fleet: Operator) -> Non
 def test_fault_6_an_old_management_cluster(fleet: Operator, tmp_path: Path) -> None:
     with proxied(fleet.management, version="v1.29.3") as address:
         path = tmp_path / "old.yaml"
-        path.write_text(yaml.safe_dump(_through(fleet.management, address)))
+        path.write_text(yaml.safe_dump(through(fleet.management, address)))
         found = says("doctor", "-o", "json", "--kubeconfig", str(path)).json
     assert ("fault", "management") in [(each["level"], each["subject"]) for each in found if each["check"] == "Version"]
+
+
+def test_a_join_without_a_dispatcher_does_everything_and_says_that_nobody_looks(stopped: Operator, kind: str) -> None:
+    if kind != "embedded":
+        pytest.skip("the same on every kind, and it waits for a while")
+    answer = stopped.says("join", "twin", "--kubeconfig", stopped.worker("worker-2"))
+    assert answer.code == 1
+    assert answer.err.startswith("error: twin is joined, but no dispatcher looks at it: ")
+    assert _do(stopped, lambda client: client.get(WORKER_CLUSTERS, "twin"))["spec"]["kubeconfig"]
 
 
 # --- workers ----------------------------------------------------------------------------------------------------------
@@ -243,7 +248,7 @@ def test_fault_14_a_clock_that_is_wrong(stopped: Operator) -> None:
     ):
         _stored(fleet, lambda config: config["clusters"][0].update({"cluster": {"server": there}}))
         path = fleet.files["management"].parent / "proxied.yaml"
-        path.write_text(yaml.safe_dump(_through(fleet.management, here)))
+        path.write_text(yaml.safe_dump(through(fleet.management, here)))
         found = says("doctor", "-o", "json", "--kubeconfig", str(path)).json
     clocks = {
         each["subject"]: each["message"] for each in found if (each["check"], each["level"]) == ("Clock", "fault")
@@ -300,58 +305,3 @@ def test_a_job_that_waits_for_long_is_a_warning(fleet: Operator) -> None:
         "wait for more than 1 s: default/patient" in f["message"] for f in findings(fleet, "--stuck-after", "1s")
     ):
         assert time.monotonic() < ends
-
-
-# --- a server that lies -----------------------------------------------------------------------------------------------
-
-
-def _through(kubeconfig: str, address: str) -> Json:
-    """The same cluster, behind another address."""
-    config: Json = yaml.safe_load(Path(kubeconfig).read_text())
-    config["clusters"][0]["cluster"] = {"server": address}
-    return config
-
-
-@contextlib.contextmanager
-def proxied(kubeconfig: str, *, version: str | None = None, date: str | None = None) -> Iterator[str]:
-    """A server that passes everything on as an administrator, but for its version and its clock."""
-    up: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, str]] = Future()
-
-    async def serve() -> None:
-        connection = Connection.from_kubeconfig(Path(kubeconfig))
-        authorization = await connection.credentials.authorization()
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=connection.tls or False)) as session:
-
-            async def forward(request: web.Request) -> web.StreamResponse:
-                own = {"Authorization": authorization} if authorization else {}
-                headers = {k: v for k, v in request.headers.items() if k.lower() not in {"host", "authorization"}}
-                url = connection.server + request.raw_path
-                async with session.request(
-                    request.method, url, data=await request.read() or None, headers=headers | own
-                ) as answer:
-                    body = await answer.read()
-                    if request.path == "/version" and version is not None:
-                        body = json.dumps({"gitVersion": version}).encode()
-                    told = {"Content-Type": answer.headers.get("Content-Type", "application/json")}
-                    return web.Response(
-                        status=answer.status, body=body, headers=told | ({"Date": date} if date else {})
-                    )
-
-            app = web.Application()
-            app.router.add_route("*", "/{path:.*}", forward)
-            runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-            await runner.setup()
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            stop = asyncio.Event()
-            up.set_result((asyncio.get_running_loop(), stop, f"http://127.0.0.1:{runner.addresses[0][1]}"))
-            await stop.wait()
-            await runner.cleanup()
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    loop, stop, address = up.result(30)
-    try:
-        yield address
-    finally:
-        loop.call_soon_threadsafe(stop.set)
-        thread.join(30)

@@ -17,7 +17,7 @@ import yaml
 from multimirror.api import CLUSTER_ANNOTATION, MIRROR_QUEUES, QUEUE_LABEL, WORKER_CLUSTERS
 from multimirror.cli import kinds
 from multimirror.kube import Client, NotFound
-from tests.e2e.cli.operating import Operator, says
+from tests.e2e.cli.operating import Operator, proxied, says, through
 from tests.e2e.dispatching import JOBS, PATIENCE, SECRETS, SYSTEM, a_job, cluster_of, finished, running, until
 
 pytestmark = pytest.mark.timeout(300)
@@ -152,6 +152,21 @@ def test_namespaces_are_mapped_and_only_they_are_granted(operator: Operator) -> 
     left = operator.says("leave", "solo", "--cleanup", "--kubeconfig", operator.worker())
     assert left.code == 0, left
     assert now(operator, "worker-1", kinds.ROLE_BINDINGS, "multimirror-worker-jobs", "research") is None
+
+
+def test_a_cluster_that_caps_tokens_is_asked_for_one_that_lasts(operator: Operator, kind: str, tmp_path: Path) -> None:
+    if kind == "embedded":
+        pytest.skip("nobody fills token Secrets in there")
+    server = yaml.safe_load(Path(operator.worker()).read_text())["clusters"][0]["cluster"]["server"]
+    with proxied(operator.worker(), token_ends="2026-11-17T00:00:00Z") as address:
+        path = tmp_path / "capped.yaml"
+        path.write_text(yaml.safe_dump(through(operator.worker(), address)))
+        answer = operator.says("join", "solo", "--kubeconfig", str(path), "--server", server)
+    assert answer.code == 0, answer
+    assert "which does not expire" in answer.out
+    left = operator.says("leave", "solo", "--cleanup", "--kubeconfig", operator.worker())
+    assert left.code == 0, left
+    assert now(operator, "worker-1", SECRETS, "multimirror-token", SYSTEM) is None
 
 
 def test_the_management_cluster_is_not_joined_by_mistake(operator: Operator) -> None:
