@@ -42,8 +42,8 @@ def fleet(operator: Operator) -> Iterator[Operator]:
     if operator.process is None:
         operator.start()
     _do(operator, _clear)
-    for name in ("east", "twin"):
-        operator.says("leave", name, "--force", "--cleanup", "--kubeconfig", operator.worker())
+    operator.says("leave", "twin", "--force")
+    operator.says("leave", "east", "--force", "--cleanup", "--kubeconfig", operator.worker())
 
 
 @pytest.fixture
