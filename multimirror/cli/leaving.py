@@ -4,14 +4,14 @@ import contextlib
 
 from multimirror.api import ORIGIN_LABEL, WORKER_CLUSTERS, SpecError, WorkerClusterSpec
 from multimirror.batch import Json
-from multimirror.cli import kinds, tokens
+from multimirror.cli import kinds
 from multimirror.cli.applying import remove
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.cli.joining import ACCOUNT, TOKEN_SECRET
 from multimirror.cli.kinds import JOBS
 from multimirror.cli.manifests import manifest
-from multimirror.cli.reaching import Reached, cluster_named
-from multimirror.kube import ApiError, Client, ConfigError, Conflict, Connection, NotFound
+from multimirror.cli.reaching import Reached, cluster_named, stored_identity
+from multimirror.kube import Client, Conflict, NotFound
 from multimirror.workers import identity_of
 
 
@@ -57,13 +57,11 @@ def _secret_of(cluster: Json) -> str | None:
 
 async def check_worker(management: Client, worker: Client, name: str, system: str) -> None:
     """Before anything is done: is that kubeconfig this worker's, and does no other management cluster use it?"""
-    cluster = await cluster_named(management, name)
-    secret, identity = _secret_of(cluster), await identity_of(worker)
-    if secret is not None:
-        stored = await _stored_identity(management, cluster, (system, secret))
-        if stored is not None and stored != identity:
-            problem = f"--kubeconfig names another cluster than worker {name}"
-            raise CommandError(problem, "Name the worker's own kubeconfig or --context.", code=Exit.USAGE)
+    await cluster_named(management, name)
+    identity = await identity_of(worker)
+    if await stored_identity(management, name, system) not in {None, identity}:
+        problem = f"--kubeconfig names another cluster than worker {name}"
+        raise CommandError(problem, "Name the worker's own kubeconfig or --context.", code=Exit.USAGE)
     ours = await identity_of(management)
     if identity == ours:
         problem = f"{name} is the management cluster itself, and the account there the dispatcher's own"
@@ -72,18 +70,6 @@ async def check_worker(management: Client, worker: Client, name: str, system: st
     if any(copy["metadata"]["labels"][ORIGIN_LABEL] != ours for copy in found):
         problem = f"another management cluster has Jobs on {name}, with the same account"
         raise CommandError(problem, "Leave without --cleanup; the last one to leave cleans up.", code=Exit.REFUSED)
-
-
-async def _stored_identity(management: Client, cluster: Json, where: tuple[str, str]) -> str | None:
-    """Which cluster the stored credentials lead to; None where they lead nowhere."""
-    key = WorkerClusterSpec.read(cluster).secret
-    assert key is not None
-    try:
-        stored = tokens.kubeconfig_in(await management.get(kinds.SECRETS, where[1], where[0]), key.key)
-        async with Client(Connection.strict(stored or b""), timeout=10.0) as client:
-            return await identity_of(client)
-    except (ApiError, ConfigError):
-        return None
 
 
 async def clean_worker(worker: Client) -> None:

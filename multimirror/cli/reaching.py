@@ -4,11 +4,15 @@ So whoever may not read Secrets in multimirror's namespace may not look into wor
 """
 
 from dataclasses import dataclass
+from typing import Final
 
 from multimirror.api import WORKER_CLUSTERS, SpecError, WorkerClusterSpec
 from multimirror.cli import kinds, tokens
 from multimirror.cli.errors import CommandError, Exit
-from multimirror.kube import Client, ConfigError, Connection, Forbidden, NotFound
+from multimirror.kube import ApiError, Client, ConfigError, Connection, Forbidden, NotFound
+from multimirror.workers import identity_of
+
+_QUICK: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,3 +69,13 @@ async def reach(management: Client, name: str, system: str) -> Reached:
         remedy = f"`multimirror join {name}` makes it anew."
         raise CommandError(f"{where} holds no usable kubeconfig: {error}", remedy, code=Exit.REFUSED) from error
     return Reached(name, spec, connection)
+
+
+async def stored_identity(management: Client, name: str, system: str) -> str | None:
+    """Which cluster the stored credentials of a worker lead to; None where they lead nowhere, or cannot be read."""
+    try:
+        worker = await reach(management, name, system)
+        async with Client(worker.connection, user_agent="multimirror-cli", timeout=_QUICK) as client:
+            return await identity_of(client)
+    except (CommandError, ApiError):
+        return None

@@ -185,6 +185,11 @@ def test_the_management_cluster_can_be_its_own_worker_and_keeps_its_account(oper
     assert now(operator, "management", kinds.ACCOUNTS, "multimirror", SYSTEM) is not None
 
 
+def test_a_name_is_not_given_to_another_cluster_while_it_is_in_use(workers: Operator) -> None:
+    answer = workers.says("join", "east", "--kubeconfig", workers.worker("worker-2"))
+    assert (answer.code, "east is the name of another cluster" in answer.err) == (4, True), answer
+
+
 def test_leave_cleans_up_no_other_cluster_than_the_worker(workers: Operator) -> None:
     answer = workers.says("leave", "east", "--cleanup", "--kubeconfig", workers.worker("worker-2"))
     assert answer.code == 2
