@@ -203,9 +203,8 @@ async def _request_token(worker: Client, duration: timedelta) -> str:
         "kind": "TokenRequest",
         "spec": {"expirationSeconds": int(duration.total_seconds())},
     }
-    answer = orjson.loads(
-        (await worker.request("POST", kinds.ACCOUNTS.path(namespace, account, "token"), body=body)).body
-    )
+    path, kind = kinds.ACCOUNTS.path(namespace, account, "token"), {"Content-Type": "application/json"}
+    answer = orjson.loads((await worker.request("POST", path, body=body, headers=kind)).body)
     status = answer["status"]
     left = datetime.fromisoformat(status["expirationTimestamp"]) - datetime.now(UTC)
     if left < duration * _ENOUGH:
