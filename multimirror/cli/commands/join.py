@@ -22,7 +22,7 @@ EXAMPLES = """\b
 Examples:
   multimirror join east --kubeconfig east.yaml
   multimirror join east --kubeconfig all.yaml --context east --label region=eu
-  multimirror join east --kubeconfig east.yaml --namespaces team-a,team-b=research
+  multimirror join east --kubeconfig east.yaml --namespaces team-a,team-b=b
 """
 _QUIET: Final = 8.0
 """So long without a word about a new WorkerCluster, and it is asked whether anybody is there to say one."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import aiohttp
 import orjson
+import pytest
 import structlog
 import yaml
 from aiohttp import web
@@ -29,6 +30,10 @@ from multimirror.kube import Client, Connection, NotFound
 from tests.e2e.dispatching import SYSTEM, running_fleet
 
 Json = dict[str, Any]
+embedded_only = pytest.mark.parametrize("kind", ["embedded"], indirect=True)
+"""The same on every kind: real clusters would only cost time."""
+real_only = pytest.mark.parametrize("kind", ["local"], indirect=True)
+"""Embedded clusters store RBAC and do not enforce it, and nobody fills token Secrets in there."""
 
 
 @dataclass(frozen=True)

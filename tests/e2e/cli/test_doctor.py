@@ -24,7 +24,7 @@ from multimirror.api import (
 from multimirror.cli import kinds
 from multimirror.kube import Client, Conflict
 from multimirror.workers import identity_of
-from tests.e2e.cli.operating import Operator, proxied, says, through
+from tests.e2e.cli.operating import Operator, embedded_only, proxied, real_only, says, through
 from tests.e2e.dispatching import JOBS, NAMESPACES, PATIENCE, SECRETS, SYSTEM, a_job
 
 pytestmark = pytest.mark.timeout(300)
@@ -104,14 +104,12 @@ def test_a_fleet_in_order_has_no_faults(fleet: Operator) -> None:
 # --- the management cluster -------------------------------------------------------------------------------------------
 
 
-def test_fault_1_the_dispatcher_does_not_run(stopped: Operator) -> None:
+def test_faults_1_and_2_the_dispatcher_does_not_run_and_its_webhook_does_not_answer(stopped: Operator) -> None:
     finds(stopped, "Dispatcher", "management", "nobody holds its Lease")
-
-
-def test_fault_2_the_webhook_does_not_answer(stopped: Operator) -> None:
     finds(stopped, "Admission", "management", "the webhook does not answer")
 
 
+@embedded_only
 def test_fault_3_the_webhook_is_not_registered_and_a_job_slipsthrough(stopped: Operator) -> None:
     _do(stopped, lambda client: client.delete(CONFIGURATIONS, "multimirror"))
     finds(stopped, "Admission", "management", "neither webhook nor policies are there")
@@ -121,6 +119,7 @@ def test_fault_3_the_webhook_is_not_registered_and_a_job_slipsthrough(stopped: O
     finds(stopped, "Jobs", "Jobs", "ask for a queue, but run on this cluster: default/stray")
 
 
+@embedded_only
 def test_fault_4_the_webhooks_ca_is_another(stopped: Operator) -> None:
     server = yaml.safe_load(stopped.files["worker-1"].read_text())["clusters"][0]["cluster"]["server"]
 
@@ -158,6 +157,7 @@ def test_fault_5_a_definition_is_that_of_another_version(fleet: Operator) -> Non
     assert not [each for each in findings(fleet) if each["check"] == "Kinds" and each["level"] != "ok"]
 
 
+@embedded_only
 def test_fault_6_an_old_management_cluster(fleet: Operator, tmp_path: Path) -> None:
     with proxied(fleet.management, version="v1.29.3") as address:
         path = tmp_path / "old.yaml"
@@ -166,9 +166,8 @@ def test_fault_6_an_old_management_cluster(fleet: Operator, tmp_path: Path) -> N
     assert ("fault", "management") in [(each["level"], each["subject"]) for each in found if each["check"] == "Version"]
 
 
-def test_a_join_without_a_dispatcher_does_everything_and_says_that_nobody_looks(stopped: Operator, kind: str) -> None:
-    if kind != "embedded":
-        pytest.skip("the same on every kind, and it waits for a while")
+@embedded_only
+def test_a_join_without_a_dispatcher_does_everything_and_says_that_nobody_looks(stopped: Operator) -> None:
     answer = stopped.says("join", "twin", "--kubeconfig", stopped.worker("worker-2"))
     assert answer.code == 1
     assert answer.err.startswith("error: twin is joined, but no dispatcher looks at it: ")
@@ -204,6 +203,7 @@ def test_fault_8_a_token_that_was_taken_away(fleet: Operator) -> None:
     finds(fleet, "Credentials", "worker east", "its API server does not accept them")
 
 
+@embedded_only
 def test_fault_9_a_token_that_has_expired(fleet: Operator) -> None:
     claims = base64.urlsafe_b64encode(json.dumps({"exp": int(time.time()) - 3600}).encode()).decode().rstrip("=")
     _stored(fleet, lambda config: config["users"][0].update({"user": {"token": f"e30.{claims}.x"}}))
@@ -216,6 +216,7 @@ def test_a_token_that_expires_soon_is_a_warning(fleet: Operator) -> None:
     assert [(each["level"], each["message"]) for each in found] == [("warning", "its credentials expire in 0 days")]
 
 
+@embedded_only
 def test_fault_10_a_worker_that_does_not_answer(fleet: Operator) -> None:
     _stored(fleet, lambda config: config["clusters"][0]["cluster"].update({"server": "https://127.0.0.1:1"}))
     finds(fleet, "Reachable", "worker east", "127.0.0.1")
@@ -232,14 +233,14 @@ def test_fault_12_jobs_are_to_go_to_a_namespace_that_is_not_there(fleet: Operato
     finds(fleet, "Namespaces", "worker east", "Jobs are to go to namespace nowhere, which it does not have")
 
 
-def test_fault_13_the_account_of_a_worker_lost_its_rights(fleet: Operator, kind: str) -> None:
-    if kind == "embedded":
-        pytest.skip("embedded clusters store RBAC and do not enforce it")
+@real_only
+def test_fault_13_the_account_of_a_worker_lost_its_rights(fleet: Operator) -> None:
     binding = "multimirror-worker-jobs"
     _do(fleet, lambda client: client.delete(kinds.CLUSTER_ROLE_BINDINGS, binding), "worker-1")
     finds(fleet, "Rights", "worker east", "the account may not list jobs.batch in all namespaces")
 
 
+@embedded_only
 def test_fault_14_a_clock_that_is_wrong(stopped: Operator) -> None:
     fleet = stopped
     with (
@@ -276,11 +277,13 @@ def test_fault_16_a_queue_without_workers(fleet: Operator) -> None:
     finds(fleet, "Queues", "queue far", "it has no worker clusters: there is no WorkerCluster north")
 
 
+@embedded_only
 def test_fault_17_a_queue_whose_only_worker_is_cordoned(fleet: Operator) -> None:
     fleet.says("cordon", "east")
     finds(fleet, "Queues", "queue batch", "none of its workers is ready (east)")
 
 
+@embedded_only
 def test_fault_18_a_default_queue_that_does_not_exist(fleet: Operator) -> None:
     labels = {DEFAULT_QUEUE_LABEL: "typo"}
     _do(fleet, lambda client: client.create(NAMESPACES, {"metadata": {"name": "doctored", "labels": labels}}))
@@ -290,6 +293,7 @@ def test_fault_18_a_default_queue_that_does_not_exist(fleet: Operator) -> None:
         _do(fleet, lambda client: client.delete(NAMESPACES, "doctored"))
 
 
+@embedded_only
 def test_fault_19_a_job_that_can_never_start(fleet: Operator) -> None:
     job = a_job("huge", queue="batch")
     job["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "999999"}}
@@ -297,6 +301,7 @@ def test_fault_19_a_job_that_can_never_start(fleet: Operator) -> None:
     finds(fleet, "Jobs", "Jobs", "1 can never start: default/huge")
 
 
+@embedded_only
 def test_a_job_that_waits_for_long_is_a_warning(fleet: Operator) -> None:
     _do(fleet, _queue("full", quota={"jobs": 0}))
     _do(fleet, lambda client: client.create(JOBS, a_job("patient", queue="full"), TEAM))

@@ -17,7 +17,7 @@ import yaml
 from multimirror.api import CLUSTER_ANNOTATION, MIRROR_QUEUES, QUEUE_LABEL, WORKER_CLUSTERS
 from multimirror.cli import kinds
 from multimirror.kube import Client, NotFound
-from tests.e2e.cli.operating import Operator, proxied, says, through
+from tests.e2e.cli.operating import Operator, embedded_only, proxied, real_only, says, through
 from tests.e2e.dispatching import JOBS, PATIENCE, SECRETS, SYSTEM, a_job, cluster_of, finished, running, until
 
 pytestmark = pytest.mark.timeout(300)
@@ -154,9 +154,8 @@ def test_namespaces_are_mapped_and_only_they_are_granted(operator: Operator) -> 
     assert now(operator, "worker-1", kinds.ROLE_BINDINGS, "multimirror-worker-jobs", "research") is None
 
 
-def test_a_cluster_that_caps_tokens_is_asked_for_one_that_lasts(operator: Operator, kind: str, tmp_path: Path) -> None:
-    if kind == "embedded":
-        pytest.skip("nobody fills token Secrets in there")
+@real_only
+def test_a_cluster_that_caps_tokens_is_asked_for_one_that_lasts(operator: Operator, tmp_path: Path) -> None:
     server = yaml.safe_load(Path(operator.worker()).read_text())["clusters"][0]["cluster"]["server"]
     with proxied(operator.worker(), token_ends="2026-11-17T00:00:00Z") as address:
         path = tmp_path / "capped.yaml"
@@ -169,6 +168,7 @@ def test_a_cluster_that_caps_tokens_is_asked_for_one_that_lasts(operator: Operat
     assert now(operator, "worker-1", SECRETS, "multimirror-token", SYSTEM) is None
 
 
+@embedded_only
 def test_the_management_cluster_is_not_joined_by_mistake(operator: Operator) -> None:
     answer = operator.says("join", "self", "--kubeconfig", operator.management)
     assert answer.code == 2
@@ -185,11 +185,13 @@ def test_the_management_cluster_can_be_its_own_worker_and_keeps_its_account(oper
     assert now(operator, "management", kinds.ACCOUNTS, "multimirror", SYSTEM) is not None
 
 
+@embedded_only
 def test_a_name_is_not_given_to_another_cluster_while_it_is_in_use(workers: Operator) -> None:
     answer = workers.says("join", "east", "--kubeconfig", workers.worker("worker-2"))
     assert (answer.code, "east is the name of another cluster" in answer.err) == (4, True), answer
 
 
+@embedded_only
 def test_leave_cleans_up_no_other_cluster_than_the_worker(workers: Operator) -> None:
     answer = workers.says("leave", "east", "--cleanup", "--kubeconfig", workers.worker("worker-2"))
     assert answer.code == 2
@@ -327,6 +329,7 @@ def test_logs_and_events_come_straight_from_the_worker(workers: Operator) -> Non
     assert workers.says("logs", "job/talks", "--pod", "nope").code == 1
 
 
+@embedded_only
 def test_a_job_without_a_worker_has_no_logs_yet(workers: Operator) -> None:
     asyncio.run(_queue(workers, "far", workers={"names": ["north"]}))
     submitted(workers, "stuck", lambda _job: True, queue="far")
@@ -351,6 +354,7 @@ def test_a_job_of_this_clusters_own_has_logs_and_a_story_too(workers: Operator) 
     assert "kubernetes" in workers.says("get", "job", "local").out
 
 
+@embedded_only
 def test_the_shell_completes_names(workers: Operator) -> None:
     submitted(workers, "completed-by-the-shell", lambda _job: True)
     for line, expected in (
@@ -365,9 +369,8 @@ def test_the_shell_completes_names(workers: Operator) -> None:
         assert f"plain,{expected}" in told.stdout.splitlines(), told
 
 
-def test_who_may_not_read_the_workers_credentials_is_told_so(workers: Operator, kind: str, tmp_path: Path) -> None:
-    if kind == "embedded":
-        pytest.skip("embedded clusters store RBAC and do not enforce it")
+@real_only
+def test_who_may_not_read_the_workers_credentials_is_told_so(workers: Operator, tmp_path: Path) -> None:
     submitted(workers, "talks", finished)
     asyncio.run(_viewer(workers, tmp_path / "viewer.yaml"))
     answer = says("logs", "job/talks", "--kubeconfig", str(tmp_path / "viewer.yaml"))

@@ -3,12 +3,10 @@
 import socket
 from pathlib import Path
 
-import click
 import pytest
 import yaml
 
 from multimirror.cli import main
-from multimirror.cli.main import COMMANDS, cli
 
 CALLS = {
     "join": ["join", "east"],
@@ -95,26 +93,6 @@ def test_a_cluster_that_does_not_answer(
         port = closed.getsockname()[1]
         assert main(both(call, kubeconfig(tmp_path, f"http://127.0.0.1:{port}"))) == 3
     assert str(port) in told(capsys)[0]
-
-
-@pytest.mark.parametrize("name", [name for group in COMMANDS.values() for name in group])
-def test_help_fits_on_a_screen_and_has_examples(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([name, "--help"]) == 0
-    text = capsys.readouterr().out
-    assert len(text.splitlines()) <= 48 if name == "run" else len(text.splitlines()) <= 40, text
-    assert max(map(len, text.splitlines())) <= 100
-    assert "Examples:" in text
-    assert f"multimirror {name}" in text.split("Examples:")[1]
-
-
-def test_the_table_of_commands_says_what_the_commands_say() -> None:
-    context = click.Context(cli)
-    for group in COMMANDS.values():
-        for name, text in group.items():
-            command = cli.get_command(context, name)
-            assert command is not None
-            assert command.help
-            assert text.endswith(".")
 
 
 @pytest.mark.parametrize(
