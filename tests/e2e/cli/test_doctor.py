@@ -110,7 +110,7 @@ def test_faults_1_and_2_the_dispatcher_does_not_run_and_its_webhook_does_not_ans
 
 
 @embedded_only
-def test_fault_3_the_webhook_is_not_registered_and_a_job_slipsthrough(stopped: Operator) -> None:
+def test_fault_3_the_webhook_is_not_registered_and_a_job_slips_through(stopped: Operator) -> None:
     _do(stopped, lambda client: client.delete(CONFIGURATIONS, "multimirror"))
     finds(stopped, "Admission", "management", "neither webhook nor policies are there")
     job = a_job("stray", queue="batch")
