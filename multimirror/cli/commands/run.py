@@ -12,10 +12,11 @@ from multimirror.api import MANAGED_BY
 from multimirror.cli.admitting import AdmissionSettings
 from multimirror.cli.configuring import Configurable, as_yaml, effective, setting
 from multimirror.cli.connecting import SYSTEM_NAMESPACE
+from multimirror.cli.dispatchers import LEASE
 from multimirror.cli.errors import CommandError, Exit, told
 from multimirror.cli.output import show
 from multimirror.cli.prerequisites import examine, rights
-from multimirror.cli.running import LEASE, Settings, serve
+from multimirror.cli.running import Settings, serve
 from multimirror.dispatch import DispatcherOptions
 from multimirror.kube import Client, Connection, KubeError, LeadershipLost, configure_logging, run
 
