@@ -6,14 +6,28 @@ from pathlib import Path
 import pytest
 
 from clusters.fleet import unavailable
-from tests.e2e.cli.operating import Operator, operated
+from tests.e2e.cli.operating import KINDS, Operator, operated
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items[:] = [item for item in items if _is_wanted(item)]
     for item in items:
-        call = getattr(item, "callspec", None)
-        if item.path.parent == Path(__file__).parent and call is not None and "kind" in call.params:
-            item.add_marker(pytest.mark.xdist_group(f"cli-{call.params['kind']}"))
+        kind = _kind_of(item)
+        if kind is not None:
+            item.add_marker(pytest.mark.xdist_group(f"cli-{kind}"))
+
+
+def _is_wanted(item: pytest.Item) -> bool:
+    return _kind_of(item) in {None, KINDS.get(getattr(item, "function", _is_wanted), _kind_of(item))}
+
+
+def _kind_of(item: pytest.Item) -> str | None:
+    """For the tests of this directory."""
+    call = getattr(item, "callspec", None)
+    if item.path.parent != Path(__file__).parent or call is None:
+        return None
+    kind: str | None = call.params.get("kind")
+    return kind
 
 
 @pytest.fixture(scope="session", params=["embedded", "local"])

@@ -6,16 +6,14 @@ import io
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, TypeVar
 
 import aiohttp
 import orjson
-import pytest
-import structlog
 import yaml
 from aiohttp import web
 
@@ -30,10 +28,21 @@ from multimirror.kube import Client, Connection, NotFound
 from tests.e2e.dispatching import SYSTEM, running_fleet
 
 Json = dict[str, Any]
-embedded_only = pytest.mark.parametrize("kind", ["embedded"], indirect=True)
-"""The same on every kind: real clusters would only cost time."""
-real_only = pytest.mark.parametrize("kind", ["local"], indirect=True)
-"""Embedded clusters store RBAC and do not enforce it, and nobody fills token Secrets in there."""
+_Test = TypeVar("_Test", bound=Callable[..., None])
+KINDS: dict[Callable[..., None], str] = {}
+"""Tests that need one kind of fleet only; those of the other kind are not collected (conftest.py)."""
+
+
+def embedded_only(test: _Test) -> _Test:
+    """The same on every kind: real clusters would only cost time."""
+    KINDS[test] = "embedded"
+    return test
+
+
+def real_only(test: _Test) -> _Test:
+    """Embedded clusters store RBAC and do not enforce it, and nobody fills token Secrets in there."""
+    KINDS[test] = "local"
+    return test
 
 
 @dataclass(frozen=True)
@@ -107,10 +116,21 @@ class Operator:
 
 def says(*arguments: str) -> Answer:
     """The command itself, in this process: its output, its errors, its exit code."""
-    out, err = io.StringIO(), io.StringIO()
+    out, err = _OfThisThread(sys.stdout), _OfThisThread(sys.stderr)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main(arguments)
     return Answer(int(code), out.getvalue(), err.getvalue())
+
+
+class _OfThisThread(io.StringIO):
+    """What this thread writes; what others do (the fleet's own log) goes where it went before."""
+
+    def __init__(self, before: TextIO) -> None:
+        super().__init__()
+        self._before, self._thread = before, threading.get_ident()
+
+    def write(self, text: str) -> int:
+        return super().write(text) if threading.get_ident() == self._thread else self._before.write(text)
 
 
 @contextlib.contextmanager
@@ -118,14 +138,11 @@ def operated(kind: str, workers: int = 2) -> Iterator[Operator]:
     """A fleet, and the dispatcher at work on it, admission included."""
     with running_fleet(kind, workers) as fleet:
         operator = Operator(fleet)
-        # What runs in this process (simulated nodes, Job controllers) must not talk into the commands' output.
-        structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.__stderr__))
         operator.start()
         try:
             yield operator
         finally:
             operator.stop()
-            structlog.reset_defaults()
 
 
 async def _up(operator: Operator, process: "subprocess.Popen[bytes]", port: int) -> None:
