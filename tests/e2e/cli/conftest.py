@@ -18,7 +18,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _is_wanted(item: pytest.Item) -> bool:
-    return _kind_of(item) in {None, KINDS.get(getattr(item, "function", _is_wanted), _kind_of(item))}
+    only = KINDS.get(item.function) if isinstance(item, pytest.Function) else None
+    return only is None or _kind_of(item) in {None, only}
 
 
 def _kind_of(item: pytest.Item) -> str | None:
