@@ -7,7 +7,7 @@ from typing import Final
 
 from multimirror.api import CONNECTED, MANAGED_BY, QUEUE_LABEL, READY
 from multimirror.batch import Json, find_condition, is_complete, is_failed
-from multimirror.mirror import attempt_of, cluster_of
+from multimirror.mirror import attempt_of, cluster_of, is_held
 
 WAITING: Final = "Waiting"
 _BUILT_IN: Final = "kubernetes.io/job-controller"
@@ -100,6 +100,8 @@ def why(job: Json, around: Around) -> str:
 
 
 def _why_waiting(job: Json, queue: str | None, around: Around) -> str:
+    if is_held(job):
+        return "held, as its user asked"
     event = around.waiting.get(job["metadata"]["uid"])
     if event is not None:
         return str(event.get("message", ""))

@@ -19,7 +19,7 @@ from multimirror.batch import Json, find_condition, is_finished
 from multimirror.cli.doctor.findings import Finding, fault, ok, warning
 from multimirror.cli.rows import Around, is_ours, why
 from multimirror.kube import key_of
-from multimirror.mirror import cluster_of
+from multimirror.mirror import cluster_of, is_held
 
 SKEW_WARNING: Final = 5.0
 SKEW_FAULT: Final = 30.0
@@ -167,6 +167,8 @@ def _trouble(job: Json, around: Around, now: datetime, stuck_after: timedelta) -
     if "deletionTimestamp" in metadata:
         return "deleting" if _old(metadata["deletionTimestamp"], now, stuck_after) else ""
     cluster, old = cluster_of(job), _old(metadata.get("creationTimestamp"), now, stuck_after)
+    if cluster is None and is_held(job):
+        return ""
     if cluster is None:
         if any(part in why(job, around) for part in _HOPELESS):
             return "hopeless"
