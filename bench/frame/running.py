@@ -1,6 +1,7 @@
 """The runner: parts one after the other, with progress; then report, plots and range check."""
 
 import importlib
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -31,6 +32,7 @@ def parts() -> dict[str, Part]:
 def run(chosen: Sequence[Part], sizes: Sequence[int] | None) -> Result:
     """Measure. A part that this machine cannot run is left out, and says why."""
     configure_logging("text", "error")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # leaves no processes behind, as with Ctrl-C
     relax_garbage_collector()  # a pause of the one who holds the clock would be taken for ours
     able = [part for part in chosen if _able(part)]
     progress = Progress({part.name: part.seconds(sizes or part.sizes) for part in able})

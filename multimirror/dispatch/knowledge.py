@@ -36,6 +36,7 @@ class Knowledge:
         """The queues that can be read, by name."""
         self.workers: Workers | None = None
         """Their connections, while they are followed."""
+        self._holders: dict[str, set[str]] = {}  # uid: the workers that have shown a copy of it
         self._gone: dict[str, float] = {}  # a worker that Jobs name and nobody knows: since when it is so
         self._begun: dict[str, float] = {}  # worker: nobody but us has had contact since then
 
@@ -54,9 +55,13 @@ class Knowledge:
         """A worker's connection and state."""
         return self.workers.get(name) if self.workers is not None else None
 
+    def copy_seen(self, worker: str, uid: str) -> None:
+        """A worker's cache has shown a copy of this Job: it is one of those that are asked for its copies."""
+        self._holders.setdefault(uid, set()).add(worker)
+
     def situation(self, uid: str, job: Json | None) -> Situation:
         """Everything around one Job."""
-        copies = [Copy(worker.name, copy) for worker in self.workers or () for copy in worker.copies(uid)]
+        copies = self._copies(uid)
         now = self.clock()
         if job is None:
             return Situation(None, copies, workers=self._reach(copies), now=now)
@@ -99,6 +104,22 @@ class Knowledge:
     def is_recorded(self, worker: str) -> bool:
         """The WorkerCluster itself says that it is connected: whoever comes after us will know that we were."""
         return is_connected(self.clusters.get(worker))
+
+    def _copies(self, uid: str) -> list[Copy]:
+        """Only those are asked that have shown one: with fifty workers, asking all is most of a decision's cost."""
+        holders = self._holders.get(uid)
+        if holders is None:
+            return []
+        copies: list[Copy] = []
+        for name in sorted(holders):
+            worker = self.worker(name)
+            found = worker.copies(uid) if worker is not None else []
+            copies += [Copy(name, copy) for copy in found]
+            if not found and (worker is None or worker.session is not None):
+                holders.discard(name)  # it is gone; one that comes back is shown again
+        if not holders:
+            del self._holders[uid]
+        return copies
 
     def _reach(self, copies: list[Copy], current: str | None = None) -> Mapping[str, Reach]:
         names = {copy.worker for copy in copies} | ({current} if current is not None else set())

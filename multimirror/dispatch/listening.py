@@ -47,6 +47,8 @@ class Listening:
         uid = origin_uid(change.object)
         if not uid:
             return
+        if change.new is not None:
+            self._known.copy_seen(worker, uid)
         if change.initial:
             return  # the session is not open yet; see state_changed
         job = self._known.originals.get(uid)

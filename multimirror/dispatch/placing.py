@@ -11,11 +11,15 @@ Equal scores go to the heavier one, then by name, so that the same caches always
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Final
 
 from multimirror.api import MirrorQueueSpec, Placement
 from multimirror.dispatch.ledger import Ledger, Use
 from multimirror.dispatch.sizes import Amounts
 from multimirror.dispatch.views import Candidate, WorkerView
+
+_TOLD: Final = 8
+"""Workers in one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,12 @@ class Explanation:
     why: str = ""
 
     def __str__(self) -> str:
-        told = "; ".join(f"{verdict.worker}: {verdict.why}" for verdict in self.verdicts)
+        """For people: the worker that was chosen first, and no more than a few."""
+        first = sorted(self.verdicts, key=lambda verdict: verdict.worker != self.chosen)
+        words = [f"{verdict.worker}: {verdict.why}" for verdict in first[:_TOLD]]
+        if len(first) > _TOLD:
+            words.append(f"and {len(first) - _TOLD} more")
+        told = "; ".join(words)
         return f"{self.why} ({told})" if self.why and told else self.why or told
 
 

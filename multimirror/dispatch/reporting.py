@@ -1,7 +1,8 @@
 """The status of WorkerClusters and MirrorQueues: what people see with `kubectl get`, written sparingly.
 
-A condition that changed is written at once, numbers at most every few seconds, the last contact about once a minute,
-and nothing that did not change. A write that fails is made good by the next one.
+A condition that changed is written at once, numbers at most every few seconds (where there are many workers, more
+seldom: a few writes a second in all), the last contact about once a minute, and nothing that did not change. A write
+that fails is made good by the next one.
 """
 
 import asyncio
@@ -25,6 +26,7 @@ from multimirror.mirror.moments import moment, seconds_of
 from multimirror.workers import Worker, conditions, merged_conditions
 
 _log = structlog.get_logger(__name__)
+_WRITES_PER_SECOND: Final = 4
 _STATES: Final = ("running", "suspended", "complete", "failed", "terminating")
 
 
@@ -43,6 +45,7 @@ class Reporter:
         self._news = asyncio.Event()
         self._written: dict[str, tuple[str, float]] = {}
         self._counted: dict[str, float] = {}
+        self._pause = options.report_seconds
 
     def wake(self) -> None:
         """Something may have changed."""
@@ -57,8 +60,11 @@ class Reporter:
             except TimeoutError:
                 pass
             self._news.clear()
-            for cluster in self._known.clusters.list():
+            clusters = tuple(self._known.clusters.list())
+            self._pause = max(self._options.report_seconds, len(clusters) / _WRITES_PER_SECOND)
+            for cluster in clusters:
                 await self._write(WORKER_CLUSTERS, cluster, self._cluster_status(cluster))
+                await asyncio.sleep(0)  # fifty of them at a stretch would keep a Job waiting
             for queue in self._known.queues.list():
                 await self._write(MIRROR_QUEUES, queue, self._queue_status(queue))
             await asyncio.sleep(min(1.0, self._options.report_seconds))
@@ -69,7 +75,7 @@ class Reporter:
         version, when = self._written.get(f"{resource.plural}/{name}", ("", 0.0))
         if not patch or version == obj["metadata"]["resourceVersion"]:
             return  # nothing new, or our last write has not come back yet
-        if "conditions" not in patch and self._clock() < when + self._options.report_seconds:
+        if "conditions" not in patch and self._clock() < when + self._pause:
             return
         try:
             await self._client.patch(

@@ -216,3 +216,11 @@ def test_the_ledger_forgets_what_it_is_told_to_forget() -> None:
     assert ledger.on("w1") == ["a"]
     ledger.put("a", None)
     assert (ledger.queue("q").jobs, ledger.worker("w1").of("cpu"), ledger.namespaces("q")["team"]) == (0, Decimal(0), 0)
+
+
+def test_of_many_workers_the_chosen_one_is_told_first_and_only_a_few_of_the_others() -> None:
+    many = [worker(f"w{number:02}") for number in range(1, 51)]
+    ledger = holding(Ledger(), *(each.name for each in many if each.name != "w33"))
+    told = why(planned([a_candidate("a")], queue(), many, ledger))
+    assert told.startswith("w33: 0 Jobs there; w01: 1 Job there; ")
+    assert told.endswith("; w07: 1 Job there; and 42 more")
