@@ -3,8 +3,8 @@
 # make test   every check and every test, in a virtual environment made on the way
 # make check  linters, types and the direction of imports
 # make fmt    format the code
-# make binaries  real control planes for the tests: downloaded, or built with Go; cached
-# make manifests  what is generated in deploy/: CustomResourceDefinitions, admission policies
+# make binaries  real control planes and helm for the tests: downloaded, or built with Go; cached
+# make manifests  what is generated in deploy/: CustomResourceDefinitions, admission policies, the chart as plain files
 # make reference  docs/reference, from the code
 # make picture   docs/images, from the demo
 # make soak   a day in a minute: caches whose watches expire all the time
@@ -39,10 +39,12 @@ check: $(STAMP)
 
 test: check
 	$(BIN)/python -m clusters.local install --if-possible
+	$(BIN)/python -m clusters.local helm --if-possible
 	$(BIN)/pytest -n auto --dist loadgroup
 
 binaries: $(STAMP)
 	$(BIN)/python -m clusters.local install
+	$(BIN)/python -m clusters.local helm
 
 demo: $(STAMP)
 	$(BIN)/multimirror demo
@@ -57,6 +59,8 @@ fmt: $(STAMP)
 manifests: $(STAMP)
 	$(BIN)/python -m multimirror.api deploy/crds
 	$(BIN)/python -m multimirror.admission deploy/admission
+	$(BIN)/python -m clusters.local helm
+	$(BIN)/python -m clusters.chart
 
 reference: $(STAMP)
 	$(BIN)/python -m docs.generator docs/reference

@@ -43,8 +43,13 @@ def kubernetes_go_mod(upstream: str, version: Version) -> str:
 
 
 def etcd_go_mod(upstream: str) -> str:
+    return plain_go_mod(ETCD, versions.ETCD, upstream)
+
+
+def plain_go_mod(module: str, version: Version, upstream: str) -> str:
+    """Pure: our go.mod for a module that replaces nothing."""
     settings = re.findall(r"^(?:go|godebug) .+$", upstream, re.MULTILINE)
-    return "\n".join([f"module {_MODULE}", *settings, f"require {ETCD} v{versions.ETCD}", ""])
+    return "\n".join([f"module {_MODULE}", *settings, f"require {module} v{version}", ""])
 
 
 def linker_flags(program: str, version: Version, built: str) -> str:
@@ -94,6 +99,28 @@ class GoToolchain:
         total = len(self._run(["list", "-deps", package], directory, f"{program}: cannot load its sources").split())
         self._compile(["-trimpath", "-ldflags", flags, "-o", str(part), package], directory, program, total, progress)
         put_in_place(part, target, version)
+
+    def build_module(
+        self,
+        module: str,
+        version: Version,
+        package: str,
+        part: Path,
+        *,
+        directory: Path,
+        flags: str,
+        progress: Progress,
+    ) -> None:
+        """A program of any published module; `flags` are the linker's."""
+        directory.mkdir(parents=True, exist_ok=True)
+        program = Path(package).name
+        progress.update(f"{program} {version}: fetching sources")
+        published = self._module(module, version, directory)
+        (directory / "go.mod").write_text(plain_go_mod(module, version, Path(published["GoMod"]).read_text()))
+        (directory / "go.sum").write_bytes((Path(published["Dir"]) / "go.sum").read_bytes())  # upstream's own pins
+        path = f"{module}/{package}"
+        total = len(self._run(["list", "-deps", path], directory, f"{program}: cannot load its sources").split())
+        self._compile(["-trimpath", "-ldflags", flags, "-o", str(part), path], directory, program, total, progress)
 
     def _module(self, module: str, version: Version, directory: Path) -> dict[str, Any]:
         told = self._run(

@@ -1,0 +1,104 @@
+{{- define "multimirror.labels" -}}
+app.kubernetes.io/name: multimirror
+app.kubernetes.io/part-of: multimirror
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "multimirror.image" -}}
+{{- with .Values.image -}}
+{{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
+{{- end -}}
+{{- end }}
+
+{{/* What both pods have in common. Call with (dict "root" $ "of" values "component" name "account" name "port" name). */}}
+{{- define "multimirror.pod" -}}
+metadata:
+  labels:
+    {{- include "multimirror.labels" .root | nindent 4 }}
+    app.kubernetes.io/component: {{ .component }}
+    {{- with .of.podLabels }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+  annotations:
+    kubectl.kubernetes.io/default-container: {{ .component }}
+    {{- with .of.podAnnotations }}
+    {{- toYaml . | nindent 4 }}
+    {{- end }}
+spec:
+  serviceAccountName: {{ .account }}
+  automountServiceAccountToken: true
+  enableServiceLinks: false
+  terminationGracePeriodSeconds: {{ .of.terminationGracePeriodSeconds }}
+  {{- with .of.priorityClassName }}
+  priorityClassName: {{ . }}
+  {{- end }}
+  {{- with .root.Values.imagePullSecrets }}
+  imagePullSecrets:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  securityContext:
+    runAsNonRoot: true
+    runAsUser: 65532
+    runAsGroup: 65532
+    seccompProfile:
+      type: RuntimeDefault
+  {{- with .of.nodeSelector }}
+  nodeSelector:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .of.tolerations }}
+  tolerations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  {{- with .of.affinity }}
+  affinity:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+  topologySpreadConstraints:
+    {{- if .of.topologySpreadConstraints }}
+    {{- toYaml .of.topologySpreadConstraints | nindent 4 }}
+    {{- else }}
+    {{- range $key := list "kubernetes.io/hostname" "topology.kubernetes.io/zone" }}
+    - topologyKey: {{ $key }}
+      maxSkew: 1
+      whenUnsatisfiable: ScheduleAnyway
+      labelSelector:
+        matchLabels:
+          app.kubernetes.io/name: multimirror
+          app.kubernetes.io/component: {{ $.component }}
+    {{- end }}
+    {{- end }}
+  containers:
+    - name: {{ .component }}
+      image: {{ include "multimirror.image" .root | quote }}
+      imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+      {{- .command | nindent 6 }}
+      {{- with .of.env }}
+      env:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      ports:
+        {{- .ports | nindent 8 }}
+      livenessProbe:
+        httpGet:
+          path: /healthz
+          port: metrics
+        periodSeconds: 10
+        timeoutSeconds: 5
+        failureThreshold: 6
+      readinessProbe:
+        httpGet:
+          path: /readyz
+          port: metrics
+        periodSeconds: 5
+        timeoutSeconds: 5
+      resources:
+        {{- toYaml .of.resources | nindent 8 }}
+      securityContext:
+        allowPrivilegeEscalation: false
+        readOnlyRootFilesystem: true
+        capabilities:
+          drop: [ALL]
+{{- end }}

@@ -1,0 +1,125 @@
+"""What is to be installed, from the flags: the files in deploy/manifests, with the flags put in. Pure.
+
+They are the Helm chart, rendered with its defaults, so that `multimirror install` needs neither helm nor a network; a
+test holds the result against what helm renders for the same values.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, get_args
+
+from multimirror.batch import Json
+from multimirror.cli.manifests import manifest
+from multimirror.kube import Resource
+
+Admission = Literal["webhook", "policies", "none"]
+Component = Literal["dispatcher", "builtin-controller"]
+ADMISSIONS: Final[tuple[Admission, ...]] = get_args(Admission)
+COMPONENTS: Final[tuple[Component, ...]] = get_args(Component)
+NAMESPACE: Final = "multimirror-system"
+"""The one that the files were rendered for."""
+PART_OF: Final = "app.kubernetes.io/part-of"
+
+_ADMISSION: Final = "admissionregistration.k8s.io"
+_RBAC: Final = "rbac.authorization.k8s.io"
+KINDS: Final = {
+    resource.kind: resource
+    for resource in (  # in the order of installation: what is needed first comes first
+        Resource("", "v1", "namespaces", "Namespace", namespaced=False),
+        Resource(
+            "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+        ),
+        Resource("", "v1", "serviceaccounts", "ServiceAccount"),
+        Resource(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False),
+        Resource(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
+        Resource(_RBAC, "v1", "roles", "Role"),
+        Resource(_RBAC, "v1", "rolebindings", "RoleBinding"),
+        Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"),
+        Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
+        Resource("", "v1", "services", "Service"),
+        Resource("apps", "v1", "deployments", "Deployment"),
+        Resource(_ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False),
+        Resource(
+            _ADMISSION, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", namespaced=False
+        ),
+        Resource(_ADMISSION, "v1", "mutatingadmissionpolicies", "MutatingAdmissionPolicy", namespaced=False),
+        Resource(
+            _ADMISSION, "v1", "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", namespaced=False
+        ),
+        Resource(_ADMISSION, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", namespaced=False),
+    )
+}
+"""All kinds that there are in deploy/manifests."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be installed: the flags of `multimirror install`."""
+
+    component: Component = "dispatcher"
+    namespace: str = NAMESPACE
+    image: str | None = None
+    replicas: int | None = None
+    admission: Admission = "webhook"
+
+
+def objects(wanted: Wanted) -> list[Json]:
+    """All that is to be there, in the order of installation."""
+    name = "builtin-controller" if wanted.component == "builtin-controller" else f"multimirror-{wanted.admission}"
+    found = [_moved(obj, wanted.namespace) for obj in manifest(f"manifests/{name}.yaml")]
+    for obj in found:
+        if obj["kind"] == "Deployment":
+            _fill_in(obj["spec"], wanted)
+    rank = {kind: number for number, kind in enumerate(KINDS)}
+    return sorted(found, key=lambda obj: rank[obj["kind"]])
+
+
+def superfluous(wanted: Wanted) -> list[Json]:
+    """What other flags would have installed, and these do not; in the order of removal: what blocks goes first."""
+    keep = {identity(obj) for obj in objects(wanted)}
+    others = [Wanted(component=wanted.component, namespace=wanted.namespace, admission=each) for each in ADMISSIONS]
+    return [obj for obj in _all(others) if identity(obj) not in keep]
+
+
+def everything(component: Component, namespace: str) -> list[Json]:
+    """What any flags may have installed, in the order of removal."""
+    return _all(Wanted(component=component, namespace=namespace, admission=each) for each in ADMISSIONS)
+
+
+def identity(obj: Json) -> tuple[str, str, str]:
+    """Kind, namespace ("" for none), name."""
+    return obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
+
+
+def called(obj: Json) -> str:
+    """As kubectl says it: `deployment.apps/multimirror`."""
+    resource = KINDS[obj["kind"]]
+    group = f".{resource.group}" if resource.group else ""
+    return f"{resource.kind.lower()}{group}/{obj['metadata']['name']}"
+
+
+def _all(choices: Iterable[Wanted]) -> list[Json]:
+    found = {identity(obj): obj for wanted in choices for obj in objects(wanted)}
+    rank = {kind: number for number, kind in enumerate(KINDS)}
+    return sorted(found.values(), key=lambda obj: -rank[obj["kind"]])
+
+
+def _moved(value: Any, namespace: str) -> Any:
+    """The same in another namespace: it stands alone, or at the end of a flag."""
+    if isinstance(value, dict):
+        return {key: _moved(inner, namespace) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_moved(inner, namespace) for inner in value]
+    if value == NAMESPACE:
+        return namespace
+    if isinstance(value, str) and value.startswith("--") and value.endswith(f"={NAMESPACE}"):
+        return value.removesuffix(NAMESPACE) + namespace
+    return value
+
+
+def _fill_in(deployment: Json, wanted: Wanted) -> None:
+    if wanted.replicas is not None:
+        deployment["replicas"] = wanted.replicas
+    if wanted.image is not None:
+        for container in deployment["template"]["spec"]["containers"]:
+            container["image"] = wanted.image
