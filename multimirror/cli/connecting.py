@@ -85,5 +85,7 @@ def finish(work: Coroutine[Any, Any, int | None]) -> int:
         return asyncio.run(work) or Exit.OK
     except KubeError as error:
         raise told(error) from error
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise CommandError(str(error)) from error

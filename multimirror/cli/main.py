@@ -31,6 +31,8 @@ COMMANDS: Final = {
         "events": "Its events, from both clusters.",
     },
     "The controller": {
+        "install": "Install the controller, or bring it up to date.",
+        "uninstall": "Remove the controller; no Job is left stuck.",
         "run": "Run the dispatcher.",
         "doctor": "Find what is wrong, and say what to do about it.",
     },

@@ -143,7 +143,9 @@ class _Wire(asyncio.Protocol):
         self._head_size += len(name) + len(value)
         if self._head_size > _LONGEST_HEAD:
             raise ValueError("headers without end")
-        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        known = self._headers.get(key)
+        self._headers[key] = text if known is None else f"{known}, {text}"  # a server may warn more than once
 
     def on_headers_complete(self) -> None:
         assert self._parser is not None

@@ -1,0 +1,144 @@
+"""`multimirror install`: the flags, and what is told on the way."""
+
+import asyncio
+import sys
+
+import click
+import yaml
+
+from multimirror.cli.connecting import SYSTEM_NAMESPACE, Management, on_management
+from multimirror.cli.errors import CommandError, Exit
+from multimirror.cli.installation.applying import Outcome
+from multimirror.cli.installation.installing import Report, install, prune, ready
+from multimirror.cli.installation.wanting import ADMISSIONS, COMPONENTS, Wanted, called, objects
+from multimirror.cli.output import show
+from multimirror.kube import Client
+
+EXAMPLES = """\b
+Examples:
+  multimirror install --image registry.example.com/multimirror:0.1.0
+  multimirror install --admission policies --dry-run=server
+  multimirror install --dry-run=client -o yaml > multimirror.yaml
+  multimirror install --component builtin-controller --context worker
+"""
+_COLOURS = {"created": "green", "configured": "yellow", "deleted": "red"}
+
+
+@click.command(epilog=EXAMPLES)
+@click.option(
+    "--component",
+    type=click.Choice(COMPONENTS),
+    default="dispatcher",
+    show_default=True,
+    help="What to install; the builtin controller is for workers whose own Job controller is off.",
+)
+@click.option("--namespace", "-n", default=SYSTEM_NAMESPACE, show_default=True, help="Where; made when it is missing.")
+@click.option("--image", help="Of the controllers.  [default: multimirror with this version as its tag]")
+@click.option("--replicas", type=click.IntRange(1), help="One leads, the others stand by.  [default: 2]")
+@click.option(
+    "--admission",
+    type=click.Choice(ADMISSIONS),
+    default="webhook",
+    show_default=True,
+    help="How Jobs that ask for a queue become ours; policies need Kubernetes 1.36.",
+)
+@click.option(
+    "--dry-run",
+    type=click.Choice(["none", "client", "server"]),
+    is_flag=False,
+    flag_value="client",
+    default="none",
+    show_default=True,
+    help="Print what would be applied, or let the server check it; nothing is changed.",
+)
+@click.option("--wait/--no-wait", default=False, show_default=True, help="Until every replica is ready.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0), default=300.0, show_default=True, help="Of --wait, in seconds."
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="Objects, or words.",
+)
+@on_management
+async def command(
+    management: Management,
+    /,
+    *,
+    dry_run: str,
+    wait: bool,
+    timeout: float,  # noqa: ASYNC109 - a flag's name
+    output: str,
+    **flags: str,
+) -> int:
+    """Install the controller, or bring it up to date.
+
+    Applies CRDs, RBAC, admission, Service and Deployment to the management cluster by server-side apply, and says what
+    changed. Run it again to upgrade, or to change a flag.
+    """
+    wanted = Wanted(**flags)  # type: ignore[arg-type]  # click has checked the choices
+    if dry_run == "client":
+        _print(objects(wanted), "json" if output == "json" else "yaml")
+        return Exit.OK
+    async with management.client() as client:
+        report = Report(_line if output == "text" else _nothing)
+        dry = dry_run == "server"
+        await install(client, wanted, report, dry_run=dry)
+        if wait and not dry:
+            await _wait(client, wanted, timeout)
+        kept = await prune(client, wanted, report, dry_run=dry)
+    for warning in report.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    if output == "text":
+        _summary(report, wanted, dry_run=dry)
+    else:
+        _print([each.obj for each in report.outcomes if each.done != "deleted"], output)
+    if kept:
+        click.echo(f"note: until the webhook answers, these stay: {', '.join(kept)}", err=True)
+        click.echo("  Run this once more when the replicas are ready, or with --wait.", err=True)
+    return Exit.OK
+
+
+async def _wait(client: Client, wanted: Wanted, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await ready(client, wanted, lambda text: click.echo(f"waiting: {text}", err=True))
+    except TimeoutError:
+        raise CommandError(
+            f"not ready after {seconds:g} s",
+            f"See `kubectl -n {wanted.namespace} describe pods`, or give it more time with --timeout.",
+        ) from None
+
+
+def _line(outcome: Outcome) -> None:
+    words = click.style(outcome.done, fg=_COLOURS.get(outcome.done))
+    detail = f" ({', '.join(_short(outcome.fields))})" if outcome.fields else ""
+    unchecked = " (not checked: its namespace is not there yet)" if not outcome.checked else ""
+    click.echo(f"{called(outcome.obj)} {words}{detail}{unchecked}")
+
+
+def _short(fields: list[str]) -> list[str]:
+    return fields if len(fields) <= 4 else [*fields[:4], f"and {len(fields) - 4} more"]
+
+
+def _nothing(_: Outcome) -> None:
+    """Programs read the objects."""
+
+
+def _print(found: list[dict[str, object]], output: str) -> None:
+    if output == "json":
+        show({"apiVersion": "v1", "kind": "List", "items": found}, "json")
+    else:
+        yaml.safe_dump_all(found, sys.stdout, sort_keys=False)
+
+
+def _summary(report: Report, wanted: Wanted, *, dry_run: bool) -> None:
+    counts = ", ".join(
+        f"{count} {done}" for done in ("created", "configured", "deleted", "unchanged") if (count := report.count(done))
+    )
+    click.echo(f"{'dry run: ' if dry_run else ''}{counts}")
+    if not dry_run and report.count("created") and wanted.component == "dispatcher":
+        click.echo(f"next: `kubectl -n {wanted.namespace} get pods`, then `multimirror join` for each worker cluster")

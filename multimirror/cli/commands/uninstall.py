@@ -1,0 +1,58 @@
+"""`multimirror uninstall`: the flags, and what is told on the way."""
+
+import sys
+from typing import Any
+
+import click
+
+from multimirror.api import MANAGED_BY
+from multimirror.cli.connecting import SYSTEM_NAMESPACE, Management, on_management
+from multimirror.cli.errors import Exit
+from multimirror.cli.installation.applying import Outcome
+from multimirror.cli.installation.uninstalling import Uninstallation, Wish
+from multimirror.cli.installation.wanting import COMPONENTS, called
+
+EXAMPLES = """\b
+Examples:
+  multimirror uninstall --dry-run
+  multimirror uninstall --drain --timeout 3600
+  multimirror uninstall --force --crds --delete-namespace
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.option("--component", type=click.Choice(COMPONENTS), default="dispatcher", show_default=True)
+@click.option("--namespace", "-n", default=SYSTEM_NAMESPACE, show_default=True, help="Where it was installed.")
+@click.option("--managed-by", default=MANAGED_BY, show_default=True, help="The dispatcher's flag, if it had one.")
+@click.option("--drain", is_flag=True, help="Take no new Jobs, and wait for those that are not finished.")
+@click.option("--force", is_flag=True, help="End the Jobs that are not finished: they fail, with this as the reason.")
+@click.option("--crds", is_flag=True, help="The CRDs too, and with them all WorkerClusters and MirrorQueues.")
+@click.option("--delete-namespace", is_flag=True, help="The namespace too, with the workers' kubeconfigs in it.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask; without a terminal nobody is asked anyway.")
+@click.option("--timeout", type=click.FloatRange(min=0), default=600.0, show_default=True, help="Of waits, in seconds.")
+@on_management
+async def command(
+    management: Management, /, *, drain: bool, force: bool, dry_run: bool, yes: bool, **flags: Any
+) -> int:
+    """Remove the controller; no Job is left stuck.
+
+    Refuses while Jobs of ours are not finished, unless told to wait for them or to end them. Admission goes first, our
+    copies on workers go too; CRDs and the namespace stay unless you say so.
+    """
+    if drain and force:
+        raise click.UsageError("--drain and --force: give only one of them")
+    wish = Wish(drain=drain, force=force, dry_run=dry_run, **flags)
+    word = "would be deleted" if dry_run else "deleted"
+
+    def each(outcome: Outcome) -> None:
+        click.echo(f"{called(outcome.obj)} {click.style(word, fg='red')}")
+
+    def warn(text: str) -> None:
+        click.echo(f"warning: {text}", err=True)
+
+    async with management.client() as client:
+        if sys.stdin.isatty() and not yes and not dry_run:
+            click.confirm(f"Remove multimirror from {client.connection.server}?", abort=True)
+        await Uninstallation(client, wish, each, click.echo, warn).run()
+    return Exit.OK

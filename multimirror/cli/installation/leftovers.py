@@ -1,0 +1,150 @@
+"""What the dispatcher would leave behind: Jobs that nobody ends any more, and copies that nobody removes.
+
+Finding out, waiting, and tidying up. Nothing without our marks is touched: originals are known by spec.managedBy,
+copies by the label with this management cluster's identity.
+"""
+
+import asyncio
+import base64
+from collections.abc import Callable, Collection
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import Final
+
+from multimirror.api import CLUSTER_ANNOTATION, ORIGIN_LABEL, QUEUE_LABEL, WORKER_CLUSTERS, SpecError, WorkerClusterSpec
+from multimirror.batch import Json, is_finished
+from multimirror.batch.times import format_time
+from multimirror.cli.errors import CommandError
+from multimirror.kube import Client, Conflict, Connection, Gone, NotFound, Resource, TimedOut, Unreachable, key_of
+from multimirror.mirror.endings import with_ending
+from multimirror.workers import JOBS, identity_of
+
+SECRETS: Final = Resource("", "v1", "secrets", "Secret")
+CRON_JOBS: Final = Resource("batch", "v1", "cronjobs", "CronJob")
+_PAGE: Final = 500
+_TRIES: Final = 10
+_REASON: Final = "Uninstalled"
+_MESSAGE: Final = "multimirror was removed from this cluster before the Job had finished"
+
+
+async def unfinished(client: Client, managers: Collection[str | None]) -> list[Json]:
+    """The Jobs that these managers still have to bring to an end (None: Jobs that name none)."""
+    return [job for job in (await client.list(JOBS, limit=_PAGE)).items if _is_open(job, managers)]
+
+
+async def drained(client: Client, managers: Collection[str | None], tell: Callable[[int], None]) -> None:
+    """Wait until no Job of these managers is unfinished; `tell` hears how many are left whenever that changes."""
+    while True:
+        found = await client.list(JOBS, limit=_PAGE)
+        left = {key_of(job) for job in found.items if _is_open(job, managers)}
+        tell(len(left))
+        try:
+            async with aclosing(client.watch(JOBS, resource_version=found.resource_version, timeout=300)) as events:
+                while left:
+                    event = await anext(events)
+                    if event.type == "BOOKMARK":
+                        continue
+                    before, key = len(left), key_of(event.object)
+                    if event.type != "DELETED" and _is_open(event.object, managers):
+                        left.add(key)
+                    else:
+                        left.discard(key)
+                    if len(left) != before:
+                        tell(len(left))
+                return
+        except (StopAsyncIteration, Gone, Unreachable, TimedOut):
+            await asyncio.sleep(0.5)  # look again from the beginning
+
+
+async def end(client: Client, job: Json) -> bool:
+    """Fail a Job that nobody will look after; False when it has ended, or gone, by itself."""
+    metadata = job["metadata"]
+    for _ in range(_TRIES):
+        now = format_time(datetime.now(UTC))
+        status = with_ending(job, now, reason=_REASON, message=_MESSAGE)
+        body = {
+            "metadata": {"uid": metadata["uid"], "resourceVersion": job["metadata"]["resourceVersion"]},
+            "status": {**status, "uncountedTerminatedPods": None},
+        }
+        try:
+            await client.patch(JOBS, metadata["name"], body, metadata["namespace"], subresource="status")
+        except NotFound:
+            return False
+        except Conflict:
+            try:
+                job = await client.get(JOBS, metadata["name"], metadata["namespace"])
+            except NotFound:
+                return False
+            if job["metadata"]["uid"] != metadata["uid"] or is_finished(job.get("status") or {}):
+                return False
+        else:
+            return True
+    raise CommandError(f"Job {key_of(job)} changes all the time and could not be ended", "Run this again.")
+
+
+async def remove_copies(client: Client, name: str, origin: str, namespace: str) -> int:
+    """Delete this cluster's copies on one worker, with the credentials that the dispatcher has. Gives how many."""
+    spec, connection = await _way_to(client, name, namespace)
+    places = (None,) if spec.namespaces is None else tuple(sorted(spec.namespaces.values()))
+    count = 0
+    async with Client(connection, user_agent="multimirror-cli", timeout=15.0) as there:
+        for place in places:
+            for copy in (await there.list(JOBS, place, label_selector=f"{ORIGIN_LABEL}={origin}", limit=_PAGE)).items:
+                metadata = copy["metadata"]
+                try:
+                    await there.delete(
+                        JOBS, metadata["name"], metadata["namespace"], propagation="Background", uid=metadata["uid"]
+                    )
+                except (NotFound, Conflict):
+                    continue
+                count += 1
+    return count
+
+
+async def _way_to(client: Client, name: str, namespace: str) -> tuple[WorkerClusterSpec, Connection]:
+    try:
+        spec = WorkerClusterSpec.read(await client.get(WORKER_CLUSTERS, name))
+        if spec.secret is None:
+            raise CommandError("its kubeconfig is a file of the dispatcher's")
+        secret = await client.get(SECRETS, spec.secret.name, namespace)
+        kubeconfig = base64.b64decode((secret.get("data") or {})[spec.secret.key])
+    except (SpecError, KeyError, ValueError) as error:
+        raise CommandError(f"it has no kubeconfig that can be used: {error}") from error
+    return spec, Connection.strict(kubeconfig, name=name)
+
+
+async def workers(client: Client) -> list[str]:
+    """The names of the WorkerClusters; none where there is no such kind."""
+    try:
+        return sorted(item["metadata"]["name"] for item in (await client.list(WORKER_CLUSTERS)).items)
+    except NotFound:
+        return []
+
+
+async def origin_of(client: Client) -> str:
+    """The mark on this cluster's copies."""
+    return await identity_of(client)
+
+
+async def cron_jobs(client: Client) -> list[str]:
+    """CronJobs whose Jobs ask for a queue: without admission they will run on this cluster."""
+
+    def asks(cron_job: Json) -> bool:
+        return QUEUE_LABEL in (cron_job["spec"]["jobTemplate"].get("metadata", {}).get("labels") or {})
+
+    return [key_of(each) for each in (await client.list(CRON_JOBS, limit=_PAGE)).items if asks(each)]
+
+
+def described(jobs: list[Json], most: int = 5) -> str:
+    """`team/train on east, team/eval (waiting), and 3 more`."""
+
+    def one(job: Json) -> str:
+        where = (job["metadata"].get("annotations") or {}).get(CLUSTER_ANNOTATION)
+        return f"{key_of(job)} on {where}" if where else f"{key_of(job)} (waiting)"
+
+    shown = [one(job) for job in jobs[:most]]
+    return ", ".join(shown) + (f", and {len(jobs) - most} more" if len(jobs) > most else "")
+
+
+def _is_open(job: Json, managers: Collection[str | None]) -> bool:
+    return job["spec"].get("managedBy") in managers and not is_finished(job.get("status") or {})

@@ -1,0 +1,204 @@
+"""`multimirror install` on a real API server: accepted without a warning, idempotent, and clear about what it did."""
+
+import asyncio
+import contextlib
+import copy
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+import yaml
+
+from clusters import chart
+from clusters.local import BinariesMissingError
+from clusters.local.helm import find_helm
+from multimirror.cli.installation.applying import apply, find
+from multimirror.cli.installation.wanting import COMPONENTS, KINDS, Wanted, everything, identity, objects
+from multimirror.cli.manifests import manifest
+from multimirror.kube import ApiError, Client, NotFound
+from tests.e2e.dispatching import NAMESPACES
+from tests.e2e.installation.processes import SYSTEM, Json, multimirror
+
+pytestmark = [pytest.mark.cluster_kind("local"), pytest.mark.timeout(300)]
+DEPLOYMENTS = KINDS["Deployment"]
+WEBHOOKS = KINDS["MutatingWebhookConfiguration"]
+
+
+@pytest_asyncio.fixture(autouse=True, loop_scope="session")
+async def clean(admin: Client) -> AsyncIterator[None]:
+    """Nothing of ours is there at first, but our namespace."""
+    with contextlib.suppress(ApiError):
+        await admin.create(NAMESPACES, {"metadata": {"name": SYSTEM}})
+    for component in COMPONENTS:
+        for obj in everything(component, SYSTEM):
+            if obj["kind"] not in {"Namespace", "CustomResourceDefinition"}:
+                with contextlib.suppress(NotFound):
+                    await admin.delete(KINDS[obj["kind"]], obj["metadata"]["name"], obj["metadata"].get("namespace"))
+    yield
+
+
+def helms(*values: str) -> list[Json]:
+    try:
+        return [obj for obj in yaml.safe_load_all(chart.render(*values)) if obj]
+    except BinariesMissingError as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.mark.parametrize("name", chart.PLAIN)
+async def test_the_plain_manifests_are_accepted_without_a_warning(admin: Client, name: str) -> None:
+    for obj in manifest(f"manifests/{name}"):
+        outcome = await apply(admin, obj, dry_run=True)
+        assert (outcome.warnings, outcome.checked) == ([], True), identity(obj)
+
+
+async def test_the_chart_with_everything_on_is_accepted_without_a_warning(admin: Client) -> None:
+    values = (
+        "admission=policies",
+        "builtinController.enabled=true",
+        "builtinController.gangScheduling=true",
+        "metrics.dashboard.enabled=true",
+        "dispatcher.priorityClassName=system-cluster-critical",
+        "dispatcher.env[0].name=HTTPS_PROXY",
+        "dispatcher.env[0].value=http://proxy:3128",
+        "dispatcher.tolerations[0].operator=Exists",
+        "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring",
+        "networkPolicy.egress[0].ports[0].port=443",
+        "imagePullSecrets[0].name=registry",
+    )
+    for obj in helms(*values):
+        if obj["kind"] in KINDS:
+            outcome = await apply(admin, obj, dry_run=True)
+            assert (outcome.warnings, outcome.checked) == ([], True), identity(obj)
+
+
+async def test_warnings_and_unknown_fields_would_be_noticed(admin: Client) -> None:
+    deployment = next(obj for obj in objects(Wanted()) if obj["kind"] == "Deployment")
+    old = copy.deepcopy(deployment)
+    old["spec"]["template"]["spec"]["nodeSelector"] = {"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "x"}
+    outcome = await apply(admin, old, dry_run=True)
+    assert len(outcome.warnings) == 2
+    assert "beta.kubernetes.io/" in outcome.warnings[0]
+    odd = copy.deepcopy(deployment)
+    odd["spec"]["replicaz"] = 2
+    with pytest.raises(ApiError, match="replicaz"):
+        await apply(admin, odd, dry_run=True)
+
+
+async def test_a_second_run_changes_nothing_and_a_flag_changes_its_field(admin: Client, kubeconfig: Path) -> None:
+    first = await multimirror("install", "--wait", kubeconfig=kubeconfig)
+    assert first.code == 0, first.err
+    assert "warning" not in first.err
+    assert "deployment.apps/multimirror created" in first.out
+    versions = await _versions(admin)
+    again = await multimirror("install", kubeconfig=kubeconfig)
+    assert (again.code, again.err) == (0, "")
+    assert again.out.splitlines()[-1] == f"{len(versions)} unchanged"
+    assert await _versions(admin) == versions
+    await admin.patch(DEPLOYMENTS, "multimirror", {"metadata": {"annotations": {"theirs": "stays"}}}, SYSTEM)
+    more = await multimirror("install", "--replicas", "3", "--image", "mm:2", kubeconfig=kubeconfig)
+    changed = [line for line in more.out.splitlines()[:-1] if not line.endswith("unchanged")]
+    fields = "spec.replicas, spec.template.spec.containers[0].image"
+    assert changed == [f"deployment.apps/multimirror configured ({fields})"]
+    deployment = await admin.get(DEPLOYMENTS, "multimirror", SYSTEM)
+    assert deployment["metadata"]["annotations"]["theirs"] == "stays"
+
+
+async def _versions(admin: Client) -> dict[tuple[str, str, str], str]:
+    found = {}
+    for obj in objects(Wanted()):
+        live = await find(admin, obj)
+        assert live is not None
+        found[identity(obj)] = live["metadata"].get("generation", live["metadata"]["resourceVersion"])
+    return found
+
+
+async def test_a_dry_run_changes_nothing(admin: Client, kubeconfig: Path) -> None:
+    served = await multimirror("install", "--dry-run=server", "-n", "nowhere", kubeconfig=kubeconfig)
+    assert served.code == 0, served.err
+    assert "deployment.apps/multimirror created (not checked: its namespace is not there yet)" in served.out
+    assert "clusterrole.rbac.authorization.k8s.io/multimirror-dispatcher created\n" in served.out
+    assert "dry run: " in served.out
+    printed = await multimirror("install", "--dry-run", "--image", "mm:3", kubeconfig=kubeconfig)
+    assert list(yaml.safe_load_all(printed.out)) == objects(Wanted(image="mm:3"))
+    for obj in objects(Wanted(namespace="nowhere")):
+        if obj["kind"] != "CustomResourceDefinition":
+            assert await find(admin, obj) is None
+
+
+async def test_no_webhook_stays_registered_that_nobody_answers(admin: Client, kubeconfig: Path) -> None:
+    await multimirror("install", kubeconfig=kubeconfig)
+    assert await admin.get(WEBHOOKS, "multimirror")
+    without = await multimirror("install", "--admission", "none", kubeconfig=kubeconfig)
+    assert "mutatingwebhookconfiguration.admissionregistration.k8s.io/multimirror deleted" in without.out
+    assert "role.rbac.authorization.k8s.io/multimirror-admission deleted" in without.out
+    with pytest.raises(NotFound):
+        await admin.get(WEBHOOKS, "multimirror")
+
+
+async def test_policies_stay_until_the_webhook_answers(admin: Client, kubeconfig: Path) -> None:
+    policies = KINDS["MutatingAdmissionPolicy"]
+    done = await multimirror("install", "--admission", "policies", kubeconfig=kubeconfig)
+    assert done.code == 0, done.err
+    early = await multimirror("install", kubeconfig=kubeconfig)
+    assert "until the webhook answers, these stay: " in early.err
+    assert len((await admin.list(policies)).items) == 2
+    entry = {
+        "name": "x.multimirror.dev",
+        "clientConfig": {"url": "https://127.0.0.1:9/x"},
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "rules": [{"apiGroups": ["none"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["none"]}],
+    }
+    await admin.patch(WEBHOOKS, "multimirror", {"webhooks": [entry]})  # as the dispatcher does when it can answer
+    late = await multimirror("install", kubeconfig=kubeconfig)
+    assert late.err == ""
+    assert (await admin.list(policies)).items == []
+    assert len((await admin.get(WEBHOOKS, "multimirror"))["webhooks"]) == 1  # and applying again leaves it alone
+
+
+async def test_a_wait_that_comes_to_nothing_says_where_to_look(kubeconfig: Path) -> None:
+    done = await multimirror("install", "--wait", "--timeout", "0", kubeconfig=kubeconfig)
+    assert done.code == 1
+    assert done.err.splitlines()[-2:] == [
+        "error: not ready after 0 s",
+        f"  See `kubectl -n {SYSTEM} describe pods`, or give it more time with --timeout.",
+    ]
+
+
+async def test_helm_installs_upgrades_and_removes_it_and_is_left_its_own(admin: Client, kubeconfig: Path) -> None:
+    for definition in (obj for obj in objects(Wanted()) if obj["kind"] == "CustomResourceDefinition"):
+        with contextlib.suppress(NotFound):  # helm takes over nothing that it did not make
+            await admin.delete(KINDS["CustomResourceDefinition"], definition["metadata"]["name"])
+    told = await _helm("install", kubeconfig, "--set", "builtinController.enabled=true")
+    assert "warning" not in told.lower()
+    refused = await multimirror("install", kubeconfig=kubeconfig)
+    assert refused.code == 4
+    assert "belongs to the Helm release multimirror" in refused.err
+    await _helm("upgrade", kubeconfig, "--set", "dispatcher.replicas=3")
+    assert (await admin.get(DEPLOYMENTS, "multimirror", SYSTEM))["spec"]["replicas"] == 3
+    left = await multimirror("uninstall", kubeconfig=kubeconfig)
+    assert f"next: `helm uninstall multimirror --namespace {SYSTEM}` removes the rest" in left.out
+    assert await admin.get(DEPLOYMENTS, "multimirror", SYSTEM)
+    await _helm("uninstall", kubeconfig)
+    for obj in objects(Wanted()):
+        kept = obj["kind"] in {"Namespace", "CustomResourceDefinition"}
+        assert (await find(admin, obj) is not None) is kept, identity(obj)
+    for definition in (obj for obj in objects(Wanted()) if obj["kind"] == "CustomResourceDefinition"):
+        await admin.delete(KINDS["CustomResourceDefinition"], definition["metadata"]["name"])
+
+
+async def _helm(verb: str, kubeconfig: Path, *arguments: str) -> str:
+    try:
+        path = find_helm()
+    except BinariesMissingError as missing:
+        pytest.skip(str(missing))
+    where = [] if verb == "uninstall" else [str(chart.CHART)]
+    process = await asyncio.create_subprocess_exec(
+        *(str(path), verb, "multimirror", *where, "--namespace", SYSTEM, "--kubeconfig", str(kubeconfig), *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await process.communicate()
+    assert process.returncode == 0, out.decode()
+    return out.decode()

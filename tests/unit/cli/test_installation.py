@@ -1,0 +1,80 @@
+"""What `install` and `uninstall` decide without a cluster."""
+
+from typing import Any
+
+import pytest
+
+from multimirror.api import CLUSTER_ANNOTATION
+from multimirror.cli.installation.applying import differences
+from multimirror.cli.installation.installing import lacking
+from multimirror.cli.installation.leftovers import described
+from multimirror.cli.installation.wanting import Wanted, called, objects, superfluous
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fields"),
+    [
+        pytest.param({"a": 1}, {"a": 1}, [], id="nothing"),
+        pytest.param({"spec": {"replicas": 2}}, {"spec": {"replicas": 3}}, ["spec.replicas"], id="a value"),
+        pytest.param({"spec": {}}, {"spec": {"paused": True}}, ["spec.paused"], id="a field more"),
+        pytest.param({"rules": [{"v": ["a"]}]}, {"rules": [{"v": ["b"]}]}, ["rules[0].v[0]"], id="inside of a list"),
+        pytest.param({"rules": [1]}, {"rules": [1, 2]}, ["rules"], id="a longer list"),
+    ],
+)
+def test_what_changed_is_named_as_people_write_it(before: Any, after: Any, fields: list[str]) -> None:
+    assert sorted(differences(before, after)) == fields
+
+
+def a_deployment(*, generation: int = 1, **status: int) -> dict[str, Any]:
+    return {"kind": "Deployment", "metadata": {"generation": generation}, "spec": {"replicas": 2}, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("obj", "words"),
+    [
+        pytest.param(None, "is not there", id="nothing"),
+        pytest.param({"kind": "CustomResourceDefinition"}, "is not served yet", id="a kind that was just made"),
+        pytest.param(a_deployment(), "has not been looked at yet", id="a new one"),
+        pytest.param(
+            a_deployment(generation=2, observedGeneration=1, replicas=2, updatedReplicas=2, availableReplicas=2),
+            "has not been looked at yet",
+            id="changed a moment ago",
+        ),
+        pytest.param(
+            a_deployment(observedGeneration=1, replicas=2, updatedReplicas=1),
+            "1 of 2 replicas are new",
+            id="in the middle of it",
+        ),
+        pytest.param(
+            a_deployment(observedGeneration=1, replicas=3, updatedReplicas=2),
+            "1 old replicas are on their way out",
+            id="an old one is left",
+        ),
+        pytest.param(
+            a_deployment(observedGeneration=1, replicas=2, updatedReplicas=2, availableReplicas=1),
+            "1 of 2 replicas are available",
+            id="one is not ready",
+        ),
+        pytest.param(
+            a_deployment(observedGeneration=1, replicas=2, updatedReplicas=2, availableReplicas=2), None, id="done"
+        ),
+    ],
+)
+def test_a_wait_says_what_it_waits_for(obj: dict[str, Any] | None, words: str | None) -> None:
+    assert lacking(obj) == words
+
+
+def test_what_is_needed_first_is_installed_first_and_what_blocks_is_removed_first() -> None:
+    kinds = [obj["kind"] for obj in objects(Wanted())]
+    assert kinds[:2] == ["Namespace", "CustomResourceDefinition"]
+    assert kinds.index("ClusterRoleBinding") < kinds.index("Deployment") < kinds.index("MutatingWebhookConfiguration")
+    gone = [called(obj) for obj in superfluous(Wanted(admission="policies"))]
+    assert gone[0] == "mutatingwebhookconfiguration.admissionregistration.k8s.io/multimirror"
+
+
+def test_unfinished_jobs_are_named_but_not_all_of_them() -> None:
+    def job(number: int, **annotations: str) -> dict[str, Any]:
+        return {"metadata": {"namespace": "team", "name": f"job-{number}", "annotations": annotations}}
+
+    jobs = [job(0, **{CLUSTER_ANNOTATION: "east"}), job(1), job(2)]
+    assert described(jobs, most=2) == "team/job-0 on east, team/job-1 (waiting), and 1 more"
