@@ -1,0 +1,78 @@
+"""The image's steps, as far as they go without a container engine: what is copied builds, and both commands run.
+
+The sources are those that the Dockerfile copies and .dockerignore lets through, and nothing else.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from multimirror.cli.installation.wanting import Wanted, objects
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+pytestmark = pytest.mark.xdist_group("image")
+
+
+def sources() -> list[str]:
+    """What the first stage copies."""
+    found = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE)
+    return [name for line in found for name in line.split()]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of these sources, unpacked; its dependencies are those of this environment."""
+    context, target = tmp_path_factory.mktemp("context"), tmp_path_factory.mktemp("image")
+    for name in sources():
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, context / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / name, context / name)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    command = [*pip, "--no-deps", "--no-build-isolation", "--target", str(target), str(context)]
+    subprocess.run(command, check=True, cwd=context)
+    return target
+
+
+def run(installed: Path, *command: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(installed), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_the_commands_of_the_image_run_from_what_is_copied(installed: Path) -> None:
+    where = run(installed, sys.executable, "-c", "import multimirror; print(multimirror.__file__)")
+    assert Path(where.strip()).is_relative_to(installed)
+    for command in ("multimirror", "builtin-controller"):
+        assert "Usage" in run(installed, str(installed / "bin" / command), "--help").replace("usage", "Usage")
+    assert "--admission-service" in run(installed, str(installed / "bin" / "multimirror"), "run", "--help")
+
+
+def test_the_package_installs_without_a_checkout(installed: Path) -> None:
+    printed = run(installed, str(installed / "bin" / "multimirror"), "install", "--dry-run", "--image", "mm:1")
+    assert list(yaml.safe_load_all(printed)) == objects(Wanted(image="mm:1"))
+    assert (installed / "multimirror" / "deploy" / "worker" / "worker.yaml").is_file()
+
+
+def test_everything_that_is_copied_is_let_through_and_nothing_else() -> None:
+    lines = (ROOT / ".dockerignore").read_text().split()
+    assert lines[0] == "*"
+    assert sorted(line.removeprefix("!") for line in lines if line.startswith("!")) == sorted(sources())
+
+
+def test_the_image_runs_the_dispatcher_as_nobody_in_particular() -> None:
+    *_, last = DOCKERFILE.split("\nFROM ")
+    user = re.search(r"^USER (\d+):(\d+)$", last, re.MULTILINE)
+    assert user is not None
+    assert int(user[1]) > 0
+    (pod,) = [obj["spec"]["template"]["spec"] for obj in objects(Wanted()) if obj["kind"] == "Deployment"]
+    assert pod["securityContext"]["runAsUser"] == int(user[1])
+    assert 'CMD ["multimirror", "run"]' in last
+    assert pod["containers"][0]["command"] == ["multimirror", "run"]
