@@ -4,16 +4,13 @@ import asyncio
 import base64
 import contextlib
 import copy
-import json
 import ssl
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from multimirror.admission import PATH, AdmissionServer, Registration, Schedule, Service, Webhook
 from multimirror.admission.registration import CONFIGURATIONS, covers
@@ -29,7 +26,7 @@ from multimirror.api import (
     PRIORITY_LABEL,
     QUEUE_LABEL,
 )
-from multimirror.kube import ApiError, Client, Connection, Forbidden, Informer, NotFound, Resource, ServerError
+from multimirror.kube import ApiError, Client, Forbidden, Informer, NotFound, ServerError
 from tests.e2e.admission.conftest import (
     JOBS,
     NAMESPACES,
@@ -44,7 +41,6 @@ from tests.e2e.admission.conftest import (
     unique,
 )
 
-RBAC = Path(__file__).parents[3] / "deploy" / "admission" / "rbac.yaml"
 OURS = {"managedBy": MANAGED_BY, "suspend": True}
 
 
@@ -434,43 +430,6 @@ async def test_a_queue_that_was_stored_broken_refuses_its_jobs_only(server: Serv
         error = await refusal(server.client, a_job("a", {QUEUE_LABEL: name}), hook.namespace)
         assert "cannot be used until it is put right: spec.workers: give names" in error.message
         assert await hook.probe()
-
-
-async def test_the_roles_in_deploy_are_all_that_it_needs(server: Server) -> None:
-    if server.kind == "embedded":
-        pytest.skip("the embedded API server lets every account do everything")
-    client = server.client
-    await client.create(NAMESPACES, {"metadata": {"name": "multimirror-system"}})
-    accounts = Resource("", "v1", "serviceaccounts", "ServiceAccount")
-    await client.create(accounts, {"metadata": {"name": "multimirror"}}, "multimirror-system")
-    for role in yaml.safe_load_all(RBAC.read_text()):
-        kind = role["kind"]
-        resource = Resource("rbac.authorization.k8s.io", "v1", f"{kind.lower()}s", kind, not kind.startswith("Cluster"))
-        await client.create(resource, role)
-    asked = await client.request(
-        "POST", accounts.path("multimirror-system", "multimirror", "token"), body={"spec": {"expirationSeconds": 3600}}
-    )
-    kubeconfig = copy.deepcopy(server.kubeconfig)
-    kubeconfig["users"][0]["user"] = {"token": json.loads(asked.body)["status"]["token"]}
-    at = ("multimirror-system", "multimirror-admission")
-    async with (
-        Client(Connection.from_kubeconfig(kubeconfig)) as account,
-        admission(server, account=account, name="multimirror", at=at) as hook,
-    ):
-        await refusal(client, a_job("x", {QUEUE_LABEL: "no-such-queue"}), hook.namespace)
-        first = await hook.secret()
-        hook.clock.behind = timedelta(minutes=15)
-        hook.replicas[0].webhook.look()
-        await until_trusted(hook, await hook.until_secret(renewing=True, unlike=first))
-        for attempt in (
-            account.list(SECRETS, "multimirror-system"),
-            account.get(SECRETS, "other", "multimirror-system"),
-            account.list(JOBS),
-            account.list(CONFIGURATIONS),
-            account.delete(CONFIGURATIONS, "multimirror"),
-        ):
-            with pytest.raises(Forbidden):
-                await attempt
 
 
 async def test_a_registration_by_service_is_accepted(server: Server) -> None:
