@@ -1,4 +1,4 @@
-"""Helm, for the chart in deploy/helm and its tests: the one in PATH, or one that was built with Go into our cache."""
+"""Helm, for the chart in deploy/helm and its tests: one that was built with Go into our cache, or the one in PATH."""
 
 import shutil
 import subprocess
@@ -18,10 +18,10 @@ _MODULE: Final = "helm.sh/helm/v4"
 
 def find_helm() -> Path:
     """BinariesMissingError says how to get it."""
+    if _cached().is_file():  # two versions may render the same with other blanks
+        return _cached()
     if (found := shutil.which("helm")) and _suits(Path(found)):
         return Path(found)
-    if _cached().is_file():
-        return _cached()
     raise BinariesMissingError(f"no helm {OLDEST} or newer in PATH: get it with `make binaries`, or install it")
 
 

@@ -56,10 +56,31 @@ async def multimirror(*arguments: str, kubeconfig: Path) -> Command:
 
 
 async def token_of(admin: Client, account: str, namespace: str = SYSTEM) -> str:
-    """As the kubelet would get it for a pod of that account."""
+    """As the kubelet would get it for a pod of that account; its rights are in force."""
+    await in_force(admin, account, namespace)
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     answer = await admin.request("POST", ACCOUNTS.path(namespace, account, "token"), body=body)
     return str(json.loads(answer.body)["status"]["token"])
+
+
+async def in_force(admin: Client, account: str, namespace: str = SYSTEM) -> None:
+    """Until the API server has heard of the account's roles: one right of a Role, one of a ClusterRole."""
+    for right in ({"group": "coordination.k8s.io", "resource": "leases"}, {"group": "", "resource": "events"}):
+        where = namespace if right["group"] else "default"
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": f"system:serviceaccount:{namespace}:{account}",
+                "resourceAttributes": {**right, "verb": "create", "namespace": where},
+            },
+        }
+        async with asyncio.timeout(60):
+            while True:
+                answer = await admin.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body=review)
+                if json.loads(answer.body)["status"]["allowed"]:
+                    break
+                await asyncio.sleep(0.05)
 
 
 @dataclass
