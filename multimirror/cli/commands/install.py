@@ -30,17 +30,21 @@ _COLOURS = {"created": "green", "configured": "yellow", "deleted": "red"}
     type=click.Choice(COMPONENTS),
     default="dispatcher",
     show_default=True,
-    help="What to install; the builtin controller is for workers whose own Job controller is off.",
+    metavar="NAME",
+    help="Or builtin-controller, for workers without a Job controller.",
 )
-@click.option("--namespace", "-n", default=SYSTEM_NAMESPACE, show_default=True, help="Where; made when it is missing.")
-@click.option("--image", help="Of the controllers.  [default: multimirror with this version as its tag]")
-@click.option("--replicas", type=click.IntRange(1), help="One leads, the others stand by.  [default: 2]")
+@click.option(
+    "--namespace", "-n", metavar="NAME", default=SYSTEM_NAMESPACE, show_default=True, help="Made when it is missing."
+)
+@click.option("--image", help="Of the controllers.  [default: multimirror:VERSION]")
+@click.option("--replicas", type=click.IntRange(1), metavar="N", help="One leads, others stand by.  [default: 2]")
 @click.option(
     "--admission",
     type=click.Choice(ADMISSIONS),
     default="webhook",
     show_default=True,
-    help="How Jobs that ask for a queue become ours; policies need Kubernetes 1.36.",
+    metavar="KIND",
+    help="webhook, policies (Kubernetes 1.36) or none.",
 )
 @click.option(
     "--dry-run",
@@ -49,11 +53,12 @@ _COLOURS = {"created": "green", "configured": "yellow", "deleted": "red"}
     flag_value="client",
     default="none",
     show_default=True,
-    help="Print what would be applied, or let the server check it; nothing is changed.",
+    metavar="HOW",
+    help="client: print it; server: have it checked.",
 )
 @click.option("--wait/--no-wait", default=False, show_default=True, help="Until every replica is ready.")
 @click.option(
-    "--timeout", type=click.FloatRange(min=0), default=300.0, show_default=True, help="Of --wait, in seconds."
+    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", default=300.0, show_default=True, help="Of --wait."
 )
 @click.option(
     "-o",

@@ -21,7 +21,14 @@ Examples:
 
 
 @click.command(epilog=EXAMPLES)
-@click.option("--component", type=click.Choice(COMPONENTS), default="dispatcher", show_default=True)
+@click.option(
+    "--component",
+    type=click.Choice(COMPONENTS),
+    metavar="NAME",
+    default="dispatcher",
+    show_default=True,
+    help="Or builtin-controller.",
+)
 @click.option("--namespace", "-n", default=SYSTEM_NAMESPACE, show_default=True, help="Where it was installed.")
 @click.option("--managed-by", default=MANAGED_BY, show_default=True, help="The dispatcher's flag, if it had one.")
 @click.option("--drain", is_flag=True, help="Take no new Jobs, and wait for those that are not finished.")

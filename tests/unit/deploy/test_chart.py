@@ -13,6 +13,7 @@ from clusters import chart
 from clusters.local import BinariesMissingError
 from clusters.local.helm import find_helm
 from multimirror.cli.installation.wanting import ADMISSIONS, KINDS, Wanted, everything, identity, objects, superfluous
+from multimirror.cli.prerequisites import rights
 
 Json = dict[str, Any]
 EVERYTHING = (
@@ -206,3 +207,15 @@ def test_every_value_is_in_the_schema_and_has_a_default() -> None:
 def test_all_kinds_that_are_rendered_can_be_installed_and_removed_by_the_command() -> None:
     kinds = {obj["kind"] for each in ADMISSIONS for obj in rendered(f"admission={each}")}
     assert kinds <= set(KINDS)
+
+
+def test_what_run_checks_for_is_what_the_roles_grant() -> None:
+    found = {
+        (group, resource, verb)
+        for _, rule in rules([obj for obj in rendered() if not obj["metadata"]["name"].endswith(("viewer", "editor"))])
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    asked = {(right.group, right.resource, right.verb) for right in rights("ours", lease="lease", admission=True)}
+    assert asked | {("", "secrets", "update")} == found  # the certificates, renewed
