@@ -5,21 +5,20 @@ copies by the label with this management cluster's identity.
 """
 
 import asyncio
-import base64
 from collections.abc import Callable, Collection
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Final
 
-from multimirror.api import CLUSTER_ANNOTATION, ORIGIN_LABEL, QUEUE_LABEL, WORKER_CLUSTERS, SpecError, WorkerClusterSpec
+from multimirror.api import CLUSTER_ANNOTATION, ORIGIN_LABEL, QUEUE_LABEL, WORKER_CLUSTERS
 from multimirror.batch import Json, is_finished
 from multimirror.batch.times import format_time
 from multimirror.cli.errors import CommandError
-from multimirror.kube import Client, Conflict, Connection, Gone, NotFound, Resource, TimedOut, Unreachable, key_of
+from multimirror.cli.reaching import reach
+from multimirror.kube import Client, Conflict, Gone, NotFound, Resource, TimedOut, Unreachable, key_of
 from multimirror.mirror.endings import with_ending
 from multimirror.workers import JOBS, identity_of
 
-SECRETS: Final = Resource("", "v1", "secrets", "Secret")
 CRON_JOBS: Final = Resource("batch", "v1", "cronjobs", "CronJob")
 _PAGE: Final = 500
 _TRIES: Final = 10
@@ -84,10 +83,10 @@ async def end(client: Client, job: Json) -> bool:
 
 async def remove_copies(client: Client, name: str, origin: str, namespace: str) -> int:
     """Delete this cluster's copies on one worker, with the credentials that the dispatcher has. Gives how many."""
-    spec, connection = await _way_to(client, name, namespace)
-    places = (None,) if spec.namespaces is None else tuple(sorted(spec.namespaces.values()))
+    worker = await reach(client, name, namespace)
+    places = (None,) if worker.spec.namespaces is None else tuple(sorted(worker.spec.namespaces.values()))
     count = 0
-    async with Client(connection, user_agent="multimirror-cli", timeout=15.0) as there:
+    async with worker.client() as there:
         for place in places:
             for copy in (await there.list(JOBS, place, label_selector=f"{ORIGIN_LABEL}={origin}", limit=_PAGE)).items:
                 metadata = copy["metadata"]
@@ -99,18 +98,6 @@ async def remove_copies(client: Client, name: str, origin: str, namespace: str) 
                     continue
                 count += 1
     return count
-
-
-async def _way_to(client: Client, name: str, namespace: str) -> tuple[WorkerClusterSpec, Connection]:
-    try:
-        spec = WorkerClusterSpec.read(await client.get(WORKER_CLUSTERS, name))
-        if spec.secret is None:
-            raise CommandError("its kubeconfig is a file of the dispatcher's")
-        secret = await client.get(SECRETS, spec.secret.name, namespace)
-        kubeconfig = base64.b64decode((secret.get("data") or {})[spec.secret.key])
-    except (SpecError, KeyError, ValueError) as error:
-        raise CommandError(f"it has no kubeconfig that can be used: {error}") from error
-    return spec, Connection.strict(kubeconfig, name=name)
 
 
 async def workers(client: Client) -> list[str]:

@@ -22,12 +22,12 @@ from typing import Final
 
 from multimirror.batch import ORIGIN_LABEL, Json
 from multimirror.cli.admitting import SECRET
+from multimirror.cli.dispatchers import LEASE
 from multimirror.cli.errors import CommandError
 from multimirror.cli.installation import leftovers
 from multimirror.cli.installation.applying import Outcome, find, gone, remove
 from multimirror.cli.installation.installing import helm_release, ours
 from multimirror.cli.installation.wanting import Component, called, everything
-from multimirror.cli.running import LEASE
 from multimirror.kube import Client, KubeError, NotFound, Resource
 
 _ADMISSION: Final = (
