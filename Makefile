@@ -8,7 +8,7 @@
 # make reference  docs/reference, from the code
 # make picture   docs/images, from the demo
 # make soak   a day in a minute: caches whose watches expire all the time
-# make bench  how fast we are, each figure beside its reference: about 20 minutes, on a machine that does nothing else
+# make bench  how fast we are, each figure beside its reference: 20 to 25 minutes, on a machine that does nothing else
 # make bench-check  the ratios of the newest results against bench/ranges.toml, and against the run before
 
 PYTHON ?= python3

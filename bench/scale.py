@@ -22,7 +22,7 @@ from multimirror.batch import make_copy
 from multimirror.workers import identity_of
 
 _PROBE: Final = 400
-_PROBES: Final = 2
+_PROBES: Final = 3
 _IDLE_SECONDS: Final = 20.0
 _CHUNK: Final = 500
 _WRITES: Final = ("create", "update", "patch", "delete")
@@ -44,7 +44,7 @@ async def measure(recorder: Recorder, sizes: Sequence[int]) -> None:
                 memory = resident_bytes(fleet.dispatcher.pid)
                 recorder.figure("memory of the dispatcher", size, memory / 1e6, "MB")
                 probes = [await _probe(fleet, lives, f"probe-{size}-{number}") for number in range(_PROBES)]
-                costs[size] = sum(probes) / _PROBES
+                costs[size] = min(probes)  # whatever else the machine does only adds to it
                 recorder.figure("CPU seconds for 1,000 Jobs", size, costs[size] * 1000, "s")
                 recorder.ratio("cost of a Job : that with the fewest", size, costs[size] / costs[sizes[0]])
 
@@ -155,6 +155,6 @@ PART: Final = Part(
     unit="live Jobs",
     sizes=(1000, 5000, 20000),
     fleet="embedded",
-    seconds=lambda sizes: 25 + 60 * len(sizes) + max(sizes) * 0.006,
+    seconds=lambda sizes: 25 + 75 * len(sizes) + max(sizes) * 0.006,
     measure=measure,
 )
