@@ -7,6 +7,7 @@
 # make manifests  what is generated in deploy/: CustomResourceDefinitions, admission policies, the chart as plain files
 # make reference  docs/reference, from the code
 # make picture   docs/images, from the demo
+# make faults  the fault suite: SEEDS=100 random runs (SEED=42: that one again, FLEET=local: on real control planes)
 # make soak   a day in a minute: caches whose watches expire all the time
 # make bench  how fast we are, each figure beside its reference: 20 to 25 minutes, on a machine that does nothing else
 # make bench-check  the ratios of the newest results against bench/ranges.toml, and against the run before
@@ -17,7 +18,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo fleet test check fmt soak bench bench-check binaries manifests reference picture clean
+.PHONY: help venv demo fleet test check fmt faults soak bench bench-check binaries manifests reference picture clean
 
 help:
 	@sed -n 's/^# //p' $(firstword $(MAKEFILE_LIST))
@@ -67,6 +68,12 @@ reference: $(STAMP)
 
 picture: $(STAMP)
 	$(BIN)/python -m docs.generator.picture docs/images/demo.svg
+
+SEEDS ?= 100
+FLEET ?= embedded
+
+faults: $(STAMP)
+	$(BIN)/python -m faults --fleet $(FLEET) --seeds $(SEEDS) $(if $(SEED),--seed $(SEED))
 
 soak: $(STAMP)
 	MULTIMIRROR_SOAK_SECONDS=60 $(BIN)/pytest tests/soak -rA --timeout 300

@@ -97,7 +97,7 @@ class Actor:
 
         Gives how many there are to be counted as active, and the errors.
         """
-        self._memory.expect(job.key, creations=len(pods))
+        self._memory.expect(job.key, job.uid, creations=len(pods))
         swallowed = done = 0
         batch = 1
         errors: list[Exception] = []
@@ -143,7 +143,7 @@ class Actor:
 
     async def remove_pods(self, job: Job, pods: Sequence[Pod]) -> tuple[int, int, list[Exception]]:
         """Delete pods that are not to be counted: finalizer first. Gives how many went, and how many ready ones."""
-        self._memory.expect(job.key, deletions=len(pods))
+        self._memory.expect(job.key, job.uid, deletions=len(pods))
         ready = 0
 
         async def remove(pod: Pod) -> None:

@@ -22,6 +22,7 @@ _NO_RECORD: Final = Record()
 
 @dataclass(slots=True)
 class _Expectation:
+    uid: str
     creations: int
     deletions: int
     since: float
@@ -44,9 +45,9 @@ class Memory:
         self._finished: set[str] = set()
         self._writes: dict[str, _Writes] = {}
 
-    def expect(self, key: str, *, creations: int = 0, deletions: int = 0) -> None:
+    def expect(self, key: str, uid: str, *, creations: int = 0, deletions: int = 0) -> None:
         """So many pods are about to be created, or deleted; what was expected before is replaced."""
-        self._expectations[key] = _Expectation(creations, deletions, asyncio.get_running_loop().time())
+        self._expectations[key] = _Expectation(uid, creations, deletions, asyncio.get_running_loop().time())
 
     def created(self, key: str, count: int = 1) -> None:
         """So many of the expected creations were seen, or will never be."""
@@ -58,12 +59,15 @@ class Memory:
         if key in self._expectations:
             self._expectations[key].deletions -= 1
 
-    def settled(self, key: str) -> bool:
-        """The cache shows everything that was expected, or it has had its time."""
+    def unsettled(self, key: str, uid: str) -> float:
+        """For how many seconds the cache may still owe us what was expected; 0 when it shows all of it.
+
+        What was expected for another Job of that name will never be seen, and does not count.
+        """
         expected = self._expectations.get(key)
-        if expected is None or (expected.creations <= 0 and expected.deletions <= 0):
-            return True
-        return asyncio.get_running_loop().time() - expected.since > self._lifetime
+        if expected is None or expected.uid != uid or (expected.creations <= 0 and expected.deletions <= 0):
+            return 0.0
+        return max(0.0, expected.since + self._lifetime - asyncio.get_running_loop().time())
 
     def expect_release(self, key: str, uids: Iterable[str]) -> None:
         """The tracking finalizers of these pods are about to go."""

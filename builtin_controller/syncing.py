@@ -116,7 +116,7 @@ class _Run:
 
     async def __call__(self) -> None:
         parts, job, mind = self._parts, self._job, self._parts.memory
-        settled = mind.settled(job.key)  # before looking at pods, so that none slips in between
+        unsettled = mind.unsettled(job.key, job.uid)  # before looking at pods, so that none slips in between
         pods = await self._claim()
         group = await parts.gangs.ensure(job, parts.ledger.count(job.uid)) if parts.gangs is not None else None
         decision = decide(
@@ -125,7 +125,7 @@ class _Run:
                 pods=pods,
                 now=parts.clock(),
                 options=parts.options,
-                settled=settled,
+                settled=not unsettled,
                 removing=mind.removing(job.key),
                 record=mind.record(job.key),
                 pod_group=group,
@@ -133,6 +133,8 @@ class _Run:
         )
         if decision.wake_after is not None:
             parts.queue.add_after(job.key, decision.wake_after)
+        if unsettled:
+            parts.queue.add_after(job.key, unsettled)  # should it never be told, nothing else would bring us back
         self.action = decision.work.action
         outcome = await self._work(decision)
         tracking = track(decision, outcome, parts.clock())

@@ -28,7 +28,7 @@ _COMMON: Final = b"Cache-Control: no-cache, private\r\nContent-Type: "
 class Connection(asyncio.Protocol):
     """One client's connection."""
 
-    def __init__(self, handler: Handler, connections: "set[Connection]") -> None:
+    def __init__(self, handler: Handler, connections: "dict[Connection, None]") -> None:
         self._handler, self._connections = handler, connections
         self._parser: Any = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport | None = None
@@ -50,11 +50,11 @@ class Connection(asyncio.Protocol):
         """A client came."""
         assert isinstance(transport, asyncio.Transport) or hasattr(transport, "write")
         self._transport = transport  # type: ignore[assignment]  # uvloop's transports are no subclass
-        self._connections.add(self)
+        self._connections[self] = None
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client left."""
-        self._connections.discard(self)
+        self._connections.pop(self, None)
         self._transport = None
         if self._task:
             self._task.cancel()

@@ -80,7 +80,7 @@ class ApiServer:
         custom.CustomKinds(self.kinds, definitions, self._delete_all, self._watches.end_of)
         self._discovery = Discovery(self.kinds)
         self._openapi = OpenApi(self.kinds)
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}  # in order: a run can be repeated exactly
         self._server: asyncio.Server | None = None
         self.port = 0
 

@@ -45,18 +45,18 @@ class Watches:
 
     def __init__(self, *, bookmark_interval: float = 60.0) -> None:
         self._interval = bookmark_interval
-        self._open: set[Watch] = set()
+        self._open: dict[Watch, None] = {}  # in order: a run can be repeated exactly
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, watch: "Watch") -> None:
         """A watch began."""
-        self._open.add(watch)
+        self._open[watch] = None
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._interval, self._bookmark)
 
     def discard(self, watch: "Watch") -> None:
         """A watch ended."""
-        self._open.discard(watch)
+        self._open.pop(watch, None)
 
     def end_of(self, table: Table) -> None:
         """End the watches of a resource that is no longer served."""

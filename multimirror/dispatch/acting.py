@@ -66,7 +66,7 @@ class ManagementActor:
             answer = await self._client.patch(JOBS, name, body, namespace, subresource="status")
         except (Conflict, NotFound):
             notes.heard = heard
-            return _SOON
+            raise  # our cache is behind, for who knows how long: back off
         except Invalid as error:
             notes.unwanted = action.status
             metrics.STATUS_REFUSED.labels(worker, "server").inc()
@@ -88,10 +88,7 @@ class ManagementActor:
             "metadata": {**_exactly(job), "annotations": {CLUSTER_ANNOTATION: None}},
             "spec": {"suspend": True},
         }
-        try:
-            answer = await self._client.patch(JOBS, metadata["name"], body, metadata["namespace"])
-        except (Conflict, NotFound):
-            return _SOON
+        answer = await self._client.patch(JOBS, metadata["name"], body, metadata["namespace"])
         self._originals.writes.wrote(answer)
         metrics.UNASSIGNED.labels(worker, action.reason).inc()
         self.tell(job, action.reason, action.message)
@@ -180,7 +177,7 @@ class WorkerActor:
         if there.terminating:
             return _LATER
         session.writes(metadata["namespace"]).wrote(found)
-        return None
+        return _LATER  # our cache will tell of it before that
 
     async def delete(self, session: Session, uid: str, action: DeleteCopy) -> None:
         """Delete exactly that copy of the Job with this uid, and with it its pods."""

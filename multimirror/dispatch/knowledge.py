@@ -74,7 +74,7 @@ class Knowledge:
             policy=policy_of(self.specs.get(self.originals.queue_of(job))),
             workers=self._reach(copies, current),
             refusals=self.memory.refusals(uid, now),
-            last_words=words[2] if words is not None and words[:2] == (current, attempt_of(job)) else None,
+            last_words=words[2] if words is not None and words[1] == attempt_of(job) else None,
             now=now,
         )
 

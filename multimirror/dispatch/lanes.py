@@ -185,7 +185,8 @@ class Lanes:
                     await session.writes(namespace).seen(key)
                     return RequeueAfter(0.01)
                 result = await actor.create(session, job, action, namespace)
-                self.add(uid)
+                if result is None:
+                    self.add(uid)
         return result
 
     def _namespace_there(self, worker: str, namespace: str) -> str:

@@ -200,7 +200,7 @@ class Http1Transport:
         self._prefix = parts.path
         self._fixed = f" HTTP/1.1\r\nHost: {parts.netloc}\r\n"
         self._idle: list[_Wire] = []
-        self._all: set[_Wire] = set()
+        self._all: dict[_Wire, None] = {}  # in order: a run can be repeated exactly
 
     async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Response:
         head = self._head(method, target, headers, body)
@@ -222,7 +222,7 @@ class Http1Transport:
 
     async def close(self) -> None:
         self._idle.clear()
-        for wire in self._all:
+        for wire in tuple(self._all):
             wire.abort()
         if self._all:
             await asyncio.wait([wire.closed for wire in self._all])
@@ -250,8 +250,8 @@ class Http1Transport:
             raise TransportError(message, sent=False) from error
         except (OSError, asyncio.IncompleteReadError) as error:
             raise TransportError(f"no connection to {self._server} ({_plain(error)})", sent=False) from error
-        self._all.add(wire)
-        wire.closed.add_done_callback(lambda _: self._all.discard(wire))
+        self._all[wire] = None
+        wire.closed.add_done_callback(lambda _: self._all.pop(wire, None))
         return wire
 
     def _give_back(self, wire: _Wire) -> None:

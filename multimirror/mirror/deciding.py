@@ -91,8 +91,9 @@ def decide(situation: Situation) -> list[Action]:
         )
         return [Warn("ManagedByIgnored", message)]
     cluster, attempt = cluster_of(job), attempt_of(job)
-    current = [c for c in situation.copies if c.worker == cluster and c.attempt == attempt]
-    stale = [c for c in situation.copies if not (c.worker == cluster and c.attempt == attempt)]
+    # An attempt is made on one worker only: its copy is the copy, even if its cluster has got another name since.
+    current = [c for c in situation.copies if c.attempt == attempt and cluster is not None]
+    stale = [c for c in situation.copies if c not in current]
     actions = _deletions(_within_reach(stale, situation), "stale")
     if cluster is None:
         return actions + _unassigned(job, situation)
@@ -128,7 +129,7 @@ def _show_suspended(job: Json, situation: Situation) -> list[Action]:
 
 
 def _assigned(job: Json, situation: Situation, cluster: str, copy: Copy | None) -> list[Action]:
-    reach = situation.workers.get(cluster, Reach(connected=False, why="there is no such WorkerCluster"))
+    reach = situation.workers.get(cluster if copy is None else copy.worker, Reach(connected=False))
     if not reach.connected:
         return _lost(job, situation, cluster, reach)
     if copy is None:
@@ -178,9 +179,10 @@ def _lost(job: Json, situation: Situation, cluster: str, reach: Reach) -> list[A
     policy = situation.policy
     if job["spec"].get("suspend"):
         return []  # its user stopped it: there is nothing to start elsewhere before it is resumed
-    since = reach.lost_since if reach.lost_since is not None else situation.now
+    if reach.lost_since is None:
+        return []  # it is being tried right now, and will be there or lost: a new connection must move no Job
     patience = max(policy.lost_after, safe_after(job, policy.grace))
-    due = since + patience - situation.now
+    due = reach.lost_since + patience - situation.now
     problem = f"worker {cluster} cannot be reached" + (f" ({reach.why})" if reach.why else "")
     if policy.when_lost == "Wait":
         return [Warn("WorkerLost", f"{problem}; the queue says to wait for it")]
@@ -222,12 +224,12 @@ def _in_step(job: Json, copy: Copy, reach: Reach, now: float) -> list[Action]:
 
 
 def _after_the_end(job: Json, situation: Situation) -> list[Action]:
-    cluster, attempt = cluster_of(job), attempt_of(job)
+    attempt = attempt_of(job)
     left = _end_of(job, situation.now) + situation.policy.retention - situation.now
     actions: list[Action] = []
     for copy in situation.copies:
         finished = is_finished(copy.job.get("status") or {})
-        if finished and copy.worker == cluster and copy.attempt == attempt and left > 0:
+        if finished and copy.attempt == attempt and left > 0:
             actions.append(LookAgain(left))
         else:
             actions += _deletions(_within_reach([copy], situation), "finished")

@@ -13,6 +13,7 @@ import orjson
 from multimirror.batch import Json
 from multimirror.batch.quantities import QuantityError, quantity
 from multimirror.kube import Client, Object, Resource
+from multimirror.kube.errors import BadAnswer
 
 JOBS: Final = Resource("batch", "v1", "jobs", "Job")
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
@@ -84,9 +85,17 @@ def clock_ahead(date: str | None, now: float) -> float:
         return 0.0
 
 
-async def identity_of(client: Client) -> str:
-    """Which cluster it is: the uid of its kube-system namespace, which lives as long as the cluster does."""
-    return str((await client.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
+async def identity_of(client: Client, seconds: float | None = None) -> str:
+    """Which cluster it is: the uid of its kube-system namespace, which lives as long as the cluster does.
+
+    Asked with every heartbeat: a cluster that was replaced behind the same address answers everything else as if it
+    were the old one, and its watches stay silent until its versions have caught up with ours.
+    """
+    answer = await client.request("GET", NAMESPACES.path(None, "kube-system"), timeout=seconds)
+    try:
+        return str(orjson.loads(answer.body)["metadata"]["uid"])
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise BadAnswer("the answer about namespace kube-system has no uid", cluster=client.cluster) from error
 
 
 async def _may(client: Client, resource: str, group: str, verb: str, namespace: str) -> bool:

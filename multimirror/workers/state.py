@@ -17,7 +17,7 @@ class WorkerState:
     reason: str = "Connecting"
     message: str = "not tried yet"
     lost_since: float | None = None
-    """Since when it is not connected (seconds since the epoch)."""
+    """Since when it cannot be reached (seconds since the epoch); None: it can, or is being tried."""
     last_contact: float | None = None
     latency: float | None = None
     clock_ahead: float = field(default=0.0, compare=False)

@@ -16,7 +16,7 @@ import structlog
 from multimirror.batch import Json
 from multimirror.kube import ApiError, Change, ConfigError, Connection
 from multimirror.kube.backoff import Backoff
-from multimirror.workers.checking import heartbeat
+from multimirror.workers.checking import heartbeat, identity_of
 from multimirror.workers.session import Needs, Session
 from multimirror.workers.state import WorkerState
 
@@ -168,16 +168,20 @@ class Worker:
             except TimeoutError:
                 pass
             else:
-                self._lost("Reconnecting", "its credentials or its settings have changed")
+                self._renew("Reconnecting", "its credentials or its settings have changed")
                 return
             started = asyncio.get_running_loop().time()
             try:
                 answer = await heartbeat(session.client, self._pulse.patience, self._clock)
+                identity = await identity_of(session.client, self._pulse.patience)
             except ApiError:
                 misses += 1
                 if misses >= self._pulse.misses:
                     raise
                 continue
+            if identity != session.facts.identity:
+                self._renew("Replaced", "another cluster answers at its address now")
+                return
             misses = 0
             latency = asyncio.get_running_loop().time() - started
             self.state = replace(
@@ -204,6 +208,14 @@ class Worker:
         self._log.info("worker connected", version=session.facts.version, missing=list(session.facts.missing))
         self._listener.state_changed(self.name, reconnected=True)
         self._settled.set()
+
+    def _renew(self, reason: str, message: str) -> None:
+        """The session ends because there is to be another one: that is no loss, until the other one fails."""
+        self.session = None
+        self.state = replace(self.state, connected=False, reason=reason, message=message, lost_since=None)
+        self._log.info("worker is connected anew", reason=reason)
+        self._listener.state_changed(self.name, reconnected=False)
+        self._poked.set()
 
     def _lost(self, reason: str, message: str) -> None:
         before = self.state

@@ -126,22 +126,29 @@ def test_the_cache_keeps_what_is_looked_at(pod: Json, slim: bool) -> None:
 
 async def test_expectations_are_lowered_by_what_is_seen() -> None:
     memory = Memory(lifetime=300)
-    assert memory.settled("k")
-    memory.expect("k", creations=2)
+    assert not memory.unsettled("k", "u")
+    memory.expect("k", "u", creations=2)
     memory.created("k")
-    assert not memory.settled("k")
+    assert memory.unsettled("k", "u")
     memory.created("k")
-    assert memory.settled("k")
-    memory.expect("k", deletions=1)
-    assert not memory.settled("k")
+    assert not memory.unsettled("k", "u")
+    memory.expect("k", "u", deletions=1)
+    assert memory.unsettled("k", "u")
     memory.deleted("k")
-    assert memory.settled("k")
+    assert not memory.unsettled("k", "u")
+
+
+async def test_what_was_expected_for_another_job_of_the_same_name_is_not_waited_for() -> None:
+    memory = Memory(lifetime=300)
+    memory.expect("k", "gone", creations=1)
+    assert memory.unsettled("k", "gone")
+    assert not memory.unsettled("k", "new")
 
 
 async def test_expectations_lapse() -> None:
     memory = Memory(lifetime=-1)
-    memory.expect("k", creations=1)
-    assert memory.settled("k")
+    memory.expect("k", "u", creations=1)
+    assert not memory.unsettled("k", "u")
 
 
 def test_writes_hold_a_sync_back_until_the_cache_has_seen_them() -> None:

@@ -140,9 +140,19 @@ CASES = [
         id="a queue may fail its Jobs",
     ),
     pytest.param(
-        situation(a_job().on("w1").started(), workers={}, policy=Policy(lost_after=0)),
+        situation(a_job().on("w1").started(), workers={"w1": lost(0)}, policy=Policy(lost_after=0)),
         ["Unassign"],
         id="a WorkerCluster that was removed is lost",
+    ),
+    pytest.param(
+        situation(a_job().on("w1").started(), workers={"w1": Reach(connected=False)}, policy=Policy(lost_after=0)),
+        [],
+        id="a worker that is being connected anew keeps its Jobs",
+    ),
+    pytest.param(
+        situation(a_job().on("w1").started(), a_copy("w2").started(), workers={"w1": lost(301), "w2": UP}),
+        [],
+        id="a copy of this attempt is the copy, under whatever name its cluster is known now",
     ),
     pytest.param(
         situation(a_job().on("w1"), refusals={"w1": "no"}), ["Unassign"], id="a worker that refused is not asked again"

@@ -1,0 +1,109 @@
+"""`python -m faults`: many runs with seeded faults, side by side, and what they found.
+
+python -m faults --seeds 100                500 runs a minute or so, simulated; exit code 1 when a promise broke
+python -m faults --seed 42                  one of them again, with its story if it went wrong
+python -m faults --seeds 30 --fleet local   on real control planes
+"""
+
+import argparse
+import asyncio
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from faults.simulator import Simulator
+
+_EVERY = 10.0
+
+
+class Summary:
+    """What many runs came to."""
+
+    def __init__(self, total: int) -> None:
+        self.total, self.done = total, 0
+        self.faults: Counter[str] = Counter()
+        self.failed: list[int] = []
+        self.writes, self.seconds = 0, 0.0
+        self._began = self._told = time.monotonic()
+
+    def add(self, answer: dict[str, Any]) -> None:
+        """One more."""
+        self.done += 1
+        if "error" in answer or answer["violations"]:
+            self.failed.append(answer["seed"])
+            _say(_failure(answer))
+        self.faults.update(answer.get("faults", {}))
+        self.writes += answer.get("writes", 0)
+        self.seconds += answer.get("seconds", 0.0)
+        now = time.monotonic()
+        if now - self._told >= _EVERY:
+            self._told = now
+            left = (now - self._began) / self.done * (self.total - self.done)
+            _say(f"{self.done} of {self.total} runs, {sum(self.faults.values())} faults; about {left:.0f} s to go")
+
+    def __str__(self) -> str:
+        took = time.monotonic() - self._began
+        kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(self.faults.items()))
+        return "\n".join(
+            [
+                f"{self.done} runs in {took:.0f} s ({self.seconds / 3600:.1f} h as the fleets counted), "
+                f"{self.writes} writes, {sum(self.faults.values())} faults: {kinds or 'none'}",
+                f"{self.done - len(self.failed)} passed, {len(self.failed)} failed",
+            ]
+        )
+
+
+def _failure(answer: dict[str, Any]) -> str:
+    seed = answer["seed"]
+    if "error" in answer:
+        return f"seed {seed} could not be run: {answer['error']}"
+    story = answer["story"] or answer["violations"]
+    return "\n".join([f"seed {seed} broke a promise; again: make faults SEED={seed}", *(f"  {line}" for line in story)])
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+async def simulated(seeds: Iterable[int], summary: Summary, processes: int, *, shorten: bool) -> None:
+    """All seeds, in so many processes."""
+    left = iter(seeds)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(processes):
+            group.create_task(_feed(left, summary, shorten=shorten))
+
+
+async def _feed(seeds: Iterator[int], summary: Summary, *, shorten: bool) -> None:
+    async with Simulator(shorten=shorten) as simulator:
+        for seed in seeds:
+            summary.add(await simulator.seed(seed))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m faults", description="Runs with seeded faults.")
+    parser.add_argument("--seeds", type=int, default=100, help="how many runs (default: 100)")
+    parser.add_argument("--from", type=int, default=1, dest="first", help="the first seed (default: 1)")
+    parser.add_argument("--seed", type=int, help="this one alone")
+    parser.add_argument("--fleet", choices=["embedded", "local"], default="embedded", help="what the clusters are")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="side by side (default: all cores)")
+    parser.add_argument("--no-shorten", action="store_true", help="tell the whole story of a failing run, at once")
+    return parser.parse_args()
+
+
+def main() -> None:
+    """The command."""
+    options = _options()
+    seeds = [options.seed] if options.seed is not None else range(options.first, options.first + options.seeds)
+    summary = Summary(len(seeds))
+    processes = max(1, min(options.processes, len(seeds)))
+    if options.fleet == "embedded":
+        asyncio.run(simulated(seeds, summary, processes, shorten=not options.no_shorten))
+    _say(str(summary))
+    sys.exit(1 if summary.failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""A process that runs simulated seeds and scenarios: a JSON object a line comes in, another goes out.
+
+It is a process of its own because the simulation replaces clocks and chance for everything in it (see simulation.py).
+"""
+
+from faults.simulation import SimulatedLoop, install, reseed
+
+install(0)
+
+# What follows remembers the clocks: it has to come after `install`.
+import asyncio  # noqa: E402
+import gc  # noqa: E402
+import hashlib  # noqa: E402
+import json  # noqa: E402
+import logging  # noqa: E402
+import sys  # noqa: E402
+from dataclasses import replace  # noqa: E402
+from typing import Any  # noqa: E402
+
+import structlog  # noqa: E402
+
+from faults.grounds import EmbeddedGround  # noqa: E402
+from faults.running import Outcome, run  # noqa: E402
+from faults.scenario import Scenario, from_seed  # noqa: E402
+from faults.shrinking import shrink  # noqa: E402
+from faults.stage import certificates  # noqa: E402
+from faults.telling import tell  # noqa: E402
+
+
+def simulate(scenario: Scenario) -> Outcome:
+    """The run of a scenario; the same one every time."""
+    certificates().server_context()  # which draws on chance the first time only
+    gc.collect()
+    gc.disable()  # so that what is collected, and when, is no part of the run
+    reseed(scenario.seed)
+
+    async def main() -> Outcome:
+        async with EmbeddedGround(scenario.workers) as ground:
+            return await run(scenario, ground)
+
+    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(scenario.seed)) as runner:
+        return runner.run(main())
+
+
+def digest(outcome: Outcome) -> str:
+    """Two runs with the same digest did the same things at the same times."""
+    lines = "\n".join(map(str, outcome.record.exchanges))
+    return hashlib.sha256(lines.encode()).hexdigest()[:16]
+
+
+def report(scenario: Scenario, *, shorten: bool) -> dict[str, Any]:
+    """A scenario run twice, without its faults and with them; and, when it broke a promise, its story."""
+    clean = simulate(replace(scenario, plan=()))
+    outcome = simulate(scenario)
+    violations = [*clean.violations, *outcome.violations]
+    answer: dict[str, Any] = {
+        "seed": scenario.seed,
+        "violations": [str(violation) for violation in violations],
+        "faults": dict(outcome.faults),
+        "planned": len(scenario.plan),
+        "writes": outcome.writes + clean.writes,
+        "seconds": outcome.seconds + clean.seconds,
+        "digest": digest(outcome),
+        "story": [],
+    }
+    if violations:
+        told = clean if clean.violations else outcome
+        if shorten:
+            short = shrink(told.scenario, told.violations, lambda each: simulate(each).violations)
+            told = simulate(short)
+        answer["story"] = tell(told)
+    return answer
+
+
+def main() -> None:
+    """Until the end of the input."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    for line in sys.stdin:
+        asked = json.loads(line)
+        try:
+            scenario = Scenario.from_json(asked["scenario"]) if "scenario" in asked else from_seed(asked["seed"])
+            answer = report(scenario, shorten=asked.get("shorten", True))
+        except Exception as error:  # noqa: BLE001 - it is told, and the next seed is another one
+            answer = {"seed": asked.get("seed"), "error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), flush=True)  # noqa: T201 - this is how it answers
+
+
+if __name__ == "__main__":
+    main()

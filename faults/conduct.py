@@ -1,0 +1,174 @@
+"""Checks about how the controller behaves: I8 (sick workers), I9 (true caches, true leaders), I10 (staying up)."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from faults.record import MANAGEMENT, Exchange, Record, Seen
+from faults.rules import Rules, Violation
+from multimirror.batch import is_finished
+
+Json = dict[str, Any]
+_STORM: Final = 30
+_STORM_SECONDS: Final = 10.0
+_NEEDED: Final = ("jobs", "namespaces", "secrets", "workerclusters", "mirrorqueues")
+
+
+def healthy_workers_are_served(record: Record, rules: Rules) -> Iterator[Violation]:
+    """I8: a Job that is assigned to a worker in good health is there soon, whatever is wrong with the others."""
+    if not record.exchanges:
+        return
+    tried: dict[str, list[Exchange]] = {}
+    for each in record.writes(rules.dispatcher):
+        if each.call.resource == "jobs" and each.call.verb == "create":
+            tried.setdefault(each.cluster, []).append(each)
+    end = max(each.time for each in record.exchanges)
+    assigned: dict[str, Seen] = {}
+    for seen in record.changes("Job", MANAGEMENT):
+        before, assigned[seen.uid] = assigned.get(seen.uid), seen
+        cluster = rules.marks.cluster_of(seen.object)
+        if cluster is None or (before is not None and rules.marks.cluster_of(before.object) == cluster):
+            continue
+        until = seen.time + rules.patience
+        if until > end or _in_the_way(record, rules, cluster, seen.time - 60.0, until):
+            continue
+        if _changed_again(record, seen, until):
+            continue
+        if not any(seen.time <= each.time <= until and _is_for(each, seen) for each in tried.get(cluster, ())):
+            yield Violation("I8", f"{seen.name} was given to {cluster}, and was not there {rules.patience:g} s later")
+
+
+def _is_for(each: Exchange, seen: Seen) -> bool:
+    return bool(each.body and each.body["metadata"]["name"].startswith(seen.object["metadata"]["name"][:40]))
+
+
+def _changed_again(record: Record, seen: Seen, until: float) -> bool:
+    """Deleted or suspended by its user meanwhile."""
+    return any(
+        each.uid == seen.uid
+        and seen.time < each.time <= until
+        and (
+            each.type == "DELETED"
+            or "deletionTimestamp" in each.object["metadata"]
+            or each.object["spec"].get("suspend")
+        )
+        for each in record.changes("Job", MANAGEMENT)
+    )
+
+
+def _in_the_way(record: Record, rules: Rules, cluster: str, since: float, until: float) -> bool:
+    if any(life.client == rules.dispatcher and since <= life.time <= until for life in record.lives):
+        return True
+    return record.disturbed(cluster, since, until) or record.disturbed(MANAGEMENT, since, until)
+
+
+def nothing_before_the_caches(record: Record, rules: Rules) -> Iterator[Violation]:
+    """I9: a controller that starts has listed everything before it writes about any Job."""
+    if not record.exchanges:
+        return
+    starts = [life.time for life in record.lives if life.client == rules.dispatcher and life.what == "started"]
+    for start in starts:
+        later = [each for each in record.exchanges if each.client == rules.dispatcher and each.time > start]
+        first = next((each for each in later if each.is_write and each.call.resource.startswith("jobs")), None)
+        if first is None:
+            continue
+        listed = {
+            each.call.resource
+            for each in later
+            if each.cluster == MANAGEMENT
+            and each.call.verb in ("list", "watch")
+            and each.told == 200
+            and each.answered is not None
+            and each.answered <= first.time
+        }
+        missing = [resource for resource in _NEEDED if resource not in listed]
+        if missing:
+            text = f"the controller that started at {start:.3f} writes before it has listed {', '.join(missing)}"
+            yield Violation("I9", text, (str(first),))
+
+
+def no_work_is_thrown_away(record: Record, rules: Rules) -> Iterator[Violation]:
+    """I9: a copy that works for a Job, is of its current attempt and has not ended is not deleted by the controller."""
+    originals: dict[str, Json] = {}
+    copies: dict[tuple[str, str], Json] = {}
+    moments: list[tuple[float, int, Seen | Exchange]] = [(seen.time, 0, seen) for seen in record.changes("Job")]
+    moments += [
+        (each.answered or each.time, 1, each)
+        for each in record.writes(rules.dispatcher)
+        if each.call.verb == "delete" and each.call.resource == "jobs" and each.took_effect
+    ]
+    gone: dict[tuple[str, str], Seen] = {}
+    for _, _, moment in sorted(moments, key=lambda each: each[:2]):
+        if isinstance(moment, Seen):
+            if moment.cluster == MANAGEMENT and rules.marks.is_original(moment.object):
+                if moment.type == "DELETED":
+                    originals.pop(moment.uid, None)
+                else:
+                    originals[moment.uid] = moment.object
+            elif rules.marks.is_copy(moment.object):
+                copies[moment.cluster, moment.name] = moment.object
+                if moment.type == "DELETED":
+                    gone[moment.cluster, moment.name] = moment
+            continue
+        key = moment.cluster, f"{moment.call.namespace}/{moment.call.name}"
+        copy = copies.get(key)
+        original = originals.get(rules.marks.original_of(copy)) if copy is not None else None
+        if copy is not None and original is not None and _works_for(copy, moment.cluster, original, rules):
+            yield Violation(
+                "I9", f"{key[1]} runs on {key[0]} as it should, and the controller deletes it", (str(moment),)
+            )
+
+
+def _works_for(copy: Json, cluster: str, original: Json, rules: Rules) -> bool:
+    annotations = original["metadata"].get("annotations") or {}
+    return (
+        "deletionTimestamp" not in original["metadata"]
+        and not is_finished(original.get("status") or {})
+        and not is_finished(copy.get("status") or {})
+        and rules.marks.cluster_of(original) == cluster
+        and annotations.get(rules.marks.attempt) == rules.marks.attempt_of(copy)
+    )
+
+
+def leaders_alone_write(record: Record, rules: Rules) -> Iterator[Violation]:
+    """I9: nothing is written by one who does not hold the lease (clients are named for their identity)."""
+    holders: list[tuple[float, str]] = [
+        (seen.time, seen.object["spec"].get("holderIdentity") or "")
+        for seen in record.changes("Lease", MANAGEMENT)
+        if seen.object["metadata"]["name"].startswith(rules.user_agent)
+    ]
+    if not holders:
+        return
+    for each in record.writes():
+        if not each.client.startswith(rules.dispatcher) or not each.took_effect or each.call.resource == "leases":
+            continue
+        if each.call.resource in ("selfsubjectaccessreviews", "events"):
+            continue
+        holder = next((name for time, name in reversed(holders) if time <= each.time), "")
+        if holder and holder != each.client:
+            yield Violation("I9", f"{each.client} writes while {holder} leads", (str(each),))
+
+
+def controllers_stay_up(record: Record, rules: Rules) -> Iterator[Violation]:
+    """I10: no controller ends by itself, unless it could not reach its API server when it started."""
+    started: dict[str, float] = {}
+    for life in record.lives:
+        if life.what == "started":
+            started[life.client] = life.time
+        if life.what == "ended by itself":
+            home = MANAGEMENT if life.client == rules.dispatcher else life.client.rpartition("/")[2]
+            if not record.disturbed(home, started.get(life.client, 0.0) - 1.0, life.time):
+                yield Violation("I10", f"{life.client} ended by itself at {life.time:.3f}")
+
+
+def nobody_is_hammered(record: Record, rules: Rules) -> Iterator[Violation]:
+    """I8: a write that does not work is repeated ever more slowly, not in a loop."""
+    failed: dict[tuple[str, str, str], list[Exchange]] = {}
+    for each in record.writes(rules.dispatcher):
+        if each.took_effect or each.fault in ("overload", "unauthorized"):
+            continue
+        about = failed.setdefault((each.cluster, each.call.resource, f"{each.call.namespace}/{each.call.name}"), [])
+        about.append(each)
+        if len(about) >= _STORM and each.time - about[-_STORM].time < _STORM_SECONDS:
+            text = f"{_STORM} writes in {each.time - about[-_STORM].time:.1f} s that did not work"
+            yield Violation("I8", text, (str(about[-_STORM]), str(each)))
+            return

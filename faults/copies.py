@@ -1,0 +1,159 @@
+"""Checks about copies and pods: I1 (one at a time), I2 (nothing after the end), I5 (hands off), I6 (nothing stays)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from faults.record import MANAGEMENT, Exchange, Record, Seen
+from faults.rules import Rules, Violation
+from multimirror.batch import is_finished
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Live:
+    cluster: str
+    uid: str
+    attempt: str
+    since: float
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.since:8.3f}  attempt {self.attempt} of {self.name} lives on {self.cluster}"
+
+
+def one_copy_at_a_time(record: Record, rules: Rules) -> Iterator[Violation]:
+    """I1: no two copies of a Job live at once, unless the policy allows it and the older one could not be reached."""
+    live: dict[str, dict[str, _Live]] = {}
+    for seen in record.changes("Job"):
+        original = rules.marks.original_of(seen.object)
+        if not original:
+            continue
+        copies = live.setdefault(original, {})
+        if _is_over(seen):
+            copies.pop(seen.uid, None)
+            continue
+        if seen.uid in copies:
+            continue
+        new = _Live(seen.cluster, seen.uid, rules.marks.attempt_of(seen.object), seen.time, seen.name)
+        for old in copies.values():
+            if not _may_both_live(record, rules, old, new):
+                yield Violation("I1", f"two copies of {seen.name} live at once", (str(old), str(new)))
+        copies[seen.uid] = new
+
+
+def _is_over(seen: Seen) -> bool:
+    gone = seen.type == "DELETED" or "deletionTimestamp" in seen.object["metadata"]
+    return gone or is_finished(seen.status) or bool(seen.object["spec"].get("suspend"))
+
+
+def _may_both_live(record: Record, rules: Rules, old: _Live, new: _Live) -> bool:
+    """The older one's worker was out of reach for as long as the policy asks for; or it was another one by name."""
+    for struck in record.struck:
+        if struck.time > new.since:
+            continue
+        if struck.fault.kind == "swap" and struck.fault.link in (old.cluster, new.cluster):
+            return True
+        if rules.when_lost == "Redispatch" and struck.fault.link == f"{rules.dispatcher}/{old.cluster}":
+            if struck.time + rules.lost_after <= new.since + 0.01:
+                return True
+    return False
+
+
+def finished_jobs_start_nothing(record: Record, rules: Rules) -> Iterator[Violation]:
+    """I2: once a Job has ended, no copy of it is made and no pod of it starts, on any worker that can be reached."""
+    ended: dict[str, float] = {}
+    copies: dict[str, _Live] = {}
+    for seen in record.seen:
+        if seen.kind == "Job" and seen.cluster == MANAGEMENT and rules.marks.is_original(seen.object):
+            if is_finished(seen.status):
+                ended.setdefault(seen.uid, seen.time)
+        elif seen.kind == "Job" and (original := rules.marks.original_of(seen.object)):
+            if seen.uid not in copies:
+                copies[seen.uid] = _Live(seen.cluster, original, "", seen.time, seen.name)
+                if original in ended and seen.type == "ADDED" and not _came_late(record, seen):
+                    yield Violation("I2", f"{seen.name} is finished, and a copy of it is made on {seen.cluster}")
+        elif seen.kind == "Pod" and seen.type == "ADDED":
+            for copy in _owners(seen.object, copies):
+                if copy.uid in ended and not _was_left_behind(record, copy, ended[copy.uid]):
+                    text = f"{copy.name} is finished, and pod {seen.name} of it starts on {seen.cluster}"
+                    yield Violation("I2", text, (f"{ended[copy.uid]:8.3f}  finished", f"{seen.time:8.3f}  pod added"))
+
+
+def _owners(pod: Json, copies: dict[str, _Live]) -> Iterator[_Live]:
+    for reference in pod["metadata"].get("ownerReferences") or ():
+        if reference["uid"] in copies:
+            yield copies[reference["uid"]]
+
+
+def _came_late(record: Record, seen: Seen) -> bool:
+    """The request that made it was held up on its way."""
+    return any(
+        each.call.verb == "create" and each.fault == "delay" and each.cluster == seen.cluster and each.time < seen.time
+        for each in record.exchanges
+    )
+
+
+def _was_left_behind(record: Record, copy: _Live, ended: float) -> bool:
+    """A copy on a worker that could not be told."""
+    return record.disturbed(copy.cluster, copy.since, ended + 60.0)
+
+
+def others_are_left_alone(record: Record, rules: Rules) -> Iterator[Violation]:
+    """I5: no object without our origin is changed or deleted by us; nor, at home, a Job that is not ours."""
+    yield from _by_request(record, rules)
+    for seen in record.changes("Job"):
+        if seen.cluster == MANAGEMENT or seen.type == "DELETED" or rules.marks.is_copy(seen.object):
+            continue
+        managers = {entry.get("manager") for entry in seen.object["metadata"].get("managedFields") or ()}
+        if rules.user_agent in managers:
+            yield Violation("I5", f"{seen.name} on {seen.cluster} is not ours, and we wrote to it")
+
+
+def _by_request(record: Record, rules: Rules) -> Iterator[Violation]:
+    moments: list[tuple[float, int, Seen | Exchange]] = []
+    moments += [(seen.time, 0, seen) for seen in record.changes("Job")]
+    moments += [(each.time, 1, each) for each in record.writes(rules.dispatcher) if each.took_effect]
+    there: dict[tuple[str, str], Json] = {}
+    for _, _, moment in sorted(moments, key=lambda each: each[:2]):
+        if isinstance(moment, Seen):
+            there[moment.cluster, moment.name] = moment.object
+            continue
+        call = moment.call
+        if moment.cluster != MANAGEMENT and call.resource not in ("jobs", "jobs/status", "selfsubjectaccessreviews"):
+            yield Violation("I5", "a worker is written to beyond Jobs", (str(moment),))
+        if call.resource.partition("/")[0] != "jobs":
+            continue
+        if call.verb == "create":
+            if not rules.marks.is_copy(moment.body):
+                yield Violation("I5", "a Job without our origin is made", (str(moment),))
+            continue
+        target = there.get((moment.cluster, f"{call.namespace}/{call.name}"))
+        ours = target is None or (
+            rules.marks.is_original(target) if moment.cluster == MANAGEMENT else rules.marks.is_copy(target)
+        )
+        if not ours:
+            yield Violation("I5", f"{call.namespace}/{call.name} is not ours, and we wrote to it", (str(moment),))
+
+
+def nothing_stays(record: Record, rules: Rules) -> Iterator[Violation]:
+    """I6: at the end, no copy whose original is gone (or finished, past retention), no pod without its Job."""
+    originals = record.last("Job", MANAGEMENT)
+    for cluster in sorted({seen.cluster for seen in record.seen} - {MANAGEMENT}):
+        jobs = record.last("Job", cluster)
+        for job in jobs.values():
+            original = rules.marks.original_of(job)
+            name = f"{job['metadata']['namespace']}/{job['metadata']['name']}"
+            if not original:
+                continue
+            if original not in originals:
+                yield Violation("I6", f"{name} is gone, and a copy of it stays on {cluster}")
+            elif is_finished(originals[original].get("status") or {}) and rules.retention == 0:
+                yield Violation("I6", f"{name} is finished, and a copy of it stays on {cluster}")
+        for pod in record.last("Pod", cluster).values():
+            owners = [reference["uid"] for reference in pod["metadata"].get("ownerReferences") or ()]
+            if owners and not any(uid in jobs for uid in owners):
+                kept = pod["metadata"].get("finalizers")
+                why = f", held by {kept}" if kept else ""
+                yield Violation("I6", f"pod {pod['metadata']['name']} stays on {cluster} without its Job{why}")

@@ -1,0 +1,228 @@
+"""One run: people do their steps, faults strike as planned, and when all has come to rest the record is checked."""
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from faults.grounds import MANAGEMENT, Ground
+from faults.invariants import at_rest, check
+from faults.record import JOBS, Record
+from faults.rules import Rules, Violation
+from faults.scenario import Scenario
+from faults.stage import DISPATCHER, Stage
+from faults.statuses import ends
+from faults.workload import Step, a_job
+from multimirror.api import CLUSTER_ANNOTATION, MIRROR_QUEUES, WORKER_CLUSTERS
+from multimirror.dispatch import DispatcherOptions
+from multimirror.kube import AlreadyExists, ApiError, Conflict, NotFound
+
+Json = dict[str, Any]
+_REST: Final = 600.0  # seconds until everything must have come to rest
+_CHANCE: Final = 30.0  # how long after the last step faults may still strike
+_QUIET: Final = 20.0  # and for how long it has to stay so
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a run."""
+
+    scenario: Scenario
+    violations: list[Violation]
+    faults: Counter[str]
+    writes: int
+    seconds: float
+    """As the fleet's clock counts them."""
+    ends: dict[str, str] = field(default_factory=dict)
+    record: Record = field(default_factory=Record)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How the scenario's seconds become seconds: real control planes are not made to wait for nothing."""
+
+    factor: float = 1.0
+    look: float = 0.5
+    rest: float = _REST
+    quiet: float = _QUIET
+    options: DispatcherOptions = field(default_factory=DispatcherOptions)
+
+
+async def run(scenario: Scenario, ground: Ground, pace: Pace | None = None, *, namespace: str = "team") -> Outcome:
+    """The whole run."""
+    pace = pace or Pace()
+    rules = Rules(
+        dispatcher=DISPATCHER,
+        when_lost=scenario.when_lost,
+        lost_after=scenario.lost_after * pace.factor,
+        retention=0.0,
+        ends=scenario.expected(),
+    )
+    slowed = replace(scenario, lost_after=scenario.lost_after * pace.factor, retention=scenario.retention * pace.factor)
+    plan = [replace(f, at=f.at * pace.factor, seconds=f.seconds * pace.factor) for f in scenario.plan]
+    loop = asyncio.get_running_loop()
+    async with Stage(
+        ground,
+        plan,
+        namespace=namespace,
+        queue=f"queue-{namespace}",
+        queue_spec=slowed.queue_spec,
+        options=pace.options,
+    ) as stage:
+        began = loop.time()
+        await stage.start()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(stage.injector.run())
+            for step in scenario.steps:
+                group.create_task(_do(stage, step, pace), name=str(step))
+            group.create_task(_while_faults_wait(stage, scenario, pace))
+        stage.injector.stop()
+        for controller in stage.controllers.values():
+            await controller.start()
+        await _come_to_rest(stage.record, rules, pace)
+        violations = check(stage.record, rules)
+        return Outcome(
+            scenario,
+            violations,
+            stage.record.counts(),
+            sum(1 for _ in stage.record.writes()),
+            loop.time() - began,
+            ends(stage.record, rules),
+            stage.record,
+        )
+
+
+async def _while_faults_wait(stage: Stage, scenario: Scenario, pace: Pace) -> None:
+    """Faults that wait for a request get their chance: for a while after the last step."""
+    last = max([*(step.at for step in scenario.steps), *(fault.at for fault in scenario.plan)], default=0.0)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout((last + _CHANCE) * pace.factor):
+            await stage.injector.spent.wait()
+
+
+async def _come_to_rest(record: Record, rules: Rules, pace: Pace) -> None:
+    """Until the end is reached and stays; or until it is clear that it never will be."""
+    loop = asyncio.get_running_loop()
+    deadline, since = loop.time() + pace.rest, None
+    seen = -1
+    while loop.time() < deadline:
+        if len(record.seen) != seen or since is None:
+            seen = len(record.seen)
+            since = loop.time() if not at_rest(record, rules) else None
+        elif loop.time() - since >= pace.quiet:
+            return
+        await asyncio.sleep(pace.look)
+
+
+async def _do(stage: Stage, step: Step, pace: Pace) -> None:
+    await asyncio.sleep(step.at * pace.factor)
+    action: Callable[[Stage, Step, Pace], Any] = _STEPS[step.do]
+    for _ in range(200):
+        try:
+            await action(stage, step, pace)
+        except (Conflict, _NotYetError):
+            await asyncio.sleep(pace.look)
+        except NotFound:
+            return
+        except ApiError:
+            await asyncio.sleep(pace.look)  # the API server is being restarted
+        else:
+            return
+
+
+class _NotYetError(Exception):
+    """It cannot be done yet."""
+
+
+async def _submit(stage: Stage, step: Step, pace: Pace) -> None:
+    job = a_job(step.name, step.sort, stage.queue, step.value * pace.factor)
+    with contextlib.suppress(AlreadyExists):
+        await stage.people[MANAGEMENT].create(JOBS, job, stage.namespace)
+
+
+async def _delete(stage: Stage, step: Step, _: Pace) -> None:
+    await stage.people[MANAGEMENT].delete(JOBS, step.name, stage.namespace, propagation="Background")
+
+
+async def _suspend(stage: Stage, step: Step, _: Pace) -> None:
+    """A user stops a Job that is seen to run: before it was placed, it cannot be held back."""
+    client = stage.people[MANAGEMENT]
+    job = await client.get(JOBS, step.name, stage.namespace)
+    if not (job.get("status") or {}).get("ready") or CLUSTER_ANNOTATION not in job["metadata"].get("annotations", {}):
+        raise _NotYetError
+    await _patch(stage, job, {"suspend": True})
+
+
+async def _resume(stage: Stage, step: Step, _: Pace) -> None:
+    client = stage.people[MANAGEMENT]
+    job = await client.get(JOBS, step.name, stage.namespace)
+    if CLUSTER_ANNOTATION not in job["metadata"].get("annotations", {}) or not job["spec"].get("suspend"):
+        raise _NotYetError
+    await _patch(stage, job, {"suspend": False})
+
+
+async def _scale(stage: Stage, step: Step, _: Pace) -> None:
+    job = await stage.people[MANAGEMENT].get(JOBS, step.name, stage.namespace)
+    await _patch(stage, job, {"parallelism": int(step.value)})
+
+
+async def _patch(stage: Stage, job: Json, spec: Json) -> None:
+    metadata = job["metadata"]
+    body = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "spec": spec}
+    await stage.people[MANAGEMENT].patch(JOBS, metadata["name"], body, stage.namespace)
+
+
+async def _vanish(stage: Stage, step: Step, _: Pace) -> None:
+    """Somebody deletes a copy on its worker."""
+    job = await stage.people[MANAGEMENT].get(JOBS, step.name, stage.namespace)
+    worker = job["metadata"].get("annotations", {}).get(CLUSTER_ANNOTATION)
+    if worker in stage.people:
+        await stage.people[worker].delete(JOBS, step.name, stage.namespace, propagation="Background")
+
+
+async def _cordon(stage: Stage, step: Step, _: Pace) -> None:
+    spec = {"cordoned": step.do == "cordon"}
+    await stage.people[MANAGEMENT].patch(WORKER_CLUSTERS, step.name, {"spec": spec})
+
+
+async def _limit(stage: Stage, step: Step, _: Pace) -> None:
+    spec = {"quota": {"jobs": int(step.value)}}
+    await stage.people[MANAGEMENT].patch(MIRROR_QUEUES, stage.queue, {"spec": spec})
+
+
+async def _place(stage: Stage, step: Step, _: Pace) -> None:
+    await stage.people[MANAGEMENT].patch(MIRROR_QUEUES, stage.queue, {"spec": {"placement": step.sort}})
+
+
+async def _rotate(stage: Stage, step: Step, _: Pace) -> None:
+    """Other credentials for the same cluster."""
+    kubeconfig = stage.proxies[f"{DISPATCHER}/{step.name}"].kubeconfig
+    kubeconfig["users"][0]["user"]["token"] += "-rotated"
+    await stage.set_kubeconfig(step.name, kubeconfig)
+
+
+async def _squat(stage: Stage, step: Step, pace: Pace) -> None:
+    """Somebody else has a Job of that name on a worker."""
+    job = a_job(step.name, "forever", "nobody", 0.0)
+    del job["spec"]["managedBy"], job["metadata"]["labels"]
+    worker = stage.workers[int(step.value) % len(stage.workers)]
+    with contextlib.suppress(AlreadyExists):
+        await stage.people[worker].create(JOBS, job, stage.namespace)
+
+
+_STEPS: Final[dict[str, Callable[[Stage, Step, Pace], Any]]] = {
+    "submit": _submit,
+    "delete": _delete,
+    "suspend": _suspend,
+    "resume": _resume,
+    "scale": _scale,
+    "vanish": _vanish,
+    "cordon": _cordon,
+    "uncordon": _cordon,
+    "limit": _limit,
+    "place": _place,
+    "rotate": _rotate,
+    "squat": _squat,
+}

@@ -1,0 +1,138 @@
+"""A run before it happens: what people will do, what will go wrong, and by which policy. All of it from one seed."""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from faults import workload
+from faults.plan import Fault
+from faults.workload import Step
+
+Json = dict[str, Any]
+_HUB: Final = "management"
+_VERBS: Final = ("*", "write", "create", "patch", "delete", "get", "list")
+_RESOURCES: Final = ("*", "*", "jobs", "jobs/status")
+_MOST: Final = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    """Everything that a run is made of."""
+
+    seed: int
+    workers: int = 2
+    when_lost: str = "Redispatch"
+    lost_after: float = 20.0
+    retention: float = 0.0
+    placement: str = "Spread"
+    steps: Sequence[Step] = ()
+    plan: Sequence[Fault] = ()
+    ends: Mapping[str, str] = field(default_factory=dict)
+    """How each Job must end; where it is not said, as its workload says."""
+
+    @property
+    def worker_names(self) -> list[str]:
+        """worker-1, worker-2, ..."""
+        return [f"worker-{number}" for number in range(1, self.workers + 1)]
+
+    @property
+    def queue_spec(self) -> Json:
+        """The MirrorQueue."""
+        return {
+            "placement": self.placement,
+            "retention": f"{self.retention:g}s",
+            "onWorkerLost": {"after": f"{self.lost_after:g}s", "action": self.when_lost},
+        }
+
+    def expected(self) -> dict[str, str]:
+        """How each Job ends."""
+        names = dict.fromkeys(step.name for step in self.steps if step.do == "submit")
+        return {name: self.ends.get(name) or workload.expected_end(self.steps, name) for name in names}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> "Scenario":
+        """From a file or another process: the fields by their names."""
+        steps = [Step(**step) for step in found.get("steps", ())]
+        plan = [Fault.from_json(fault) for fault in found.get("plan", ())]
+        return cls(**{**found, "steps": steps, "plan": plan})
+
+    def story(self) -> list[str]:
+        """What will happen, line by line."""
+        head = (
+            f"seed {self.seed}: {self.workers} workers, placement {self.placement}, retention {self.retention:g} s, "
+            f"a lost worker's Jobs: {self.when_lost} after {self.lost_after:g} s"
+        )
+        moments = [(step.at, f"      {step}") for step in self.steps]
+        moments += [(fault.at, f"FAULT {fault}") for fault in self.plan]
+        return [head, *(text for _, text in sorted(moments, key=lambda each: each[0]))]
+
+
+def from_seed(seed: int, *, real: bool = False) -> Scenario:
+    """The scenario of a seed. `real`: for control planes that are slow to start and cannot be thrown away."""
+    chance = random.Random(seed)  # noqa: S311 - not a secret
+    workers = 2 if real else chance.choice([2, 2, 3])
+    names = [f"worker-{number}" for number in range(1, workers + 1)]
+    steps = workload.generate(chance, names, jobs=(3, 6) if real else (4, 9))
+    plan = [_a_fault(chance, names, real=real) for _ in range(chance.randint(2, 6 if real else _MOST))]
+    return Scenario(
+        seed=seed,
+        workers=workers,
+        when_lost=chance.choice(["Redispatch", "Redispatch", "Wait"]),
+        lost_after=chance.choice([0.0, 5.0, 20.0]),
+        retention=chance.choice([0.0, 0.0, 10.0]),
+        placement=chance.choice(["Spread", "Spread", "Pack", "Ordered"]),
+        steps=tuple(steps),
+        plan=tuple(sorted(plan, key=lambda fault: fault.at)),
+    )
+
+
+def _a_fault(chance: random.Random, workers: Sequence[str], *, real: bool) -> Fault:
+    at = round(chance.uniform(0, 40), 1)
+    group = chance.choices(["request", "watch", "link", "process", "cluster"], [5, 5, 3, 3, 1])[0]
+    clients = ["dispatcher", "dispatcher", "dispatcher"] + ([] if real else ["jobs"])
+    client = chance.choice(clients)
+    cluster = chance.choice([_HUB, *workers]) if client == "dispatcher" else chance.choice(workers)
+    link = f"{client}/{cluster}"
+    match group:
+        case "request":
+            return _request_fault(chance, link, at)
+        case "watch":
+            kind = chance.choice(["gone", "expired_event", "end", "cut", "mute", "late_events", "twice", "replay"])
+            seconds = float(chance.choice([1, 5, 20]))
+            resource = chance.choice(["*", "jobs", "jobs", "pods" if client == "jobs" else "namespaces"])
+            return Fault(
+                kind=kind, link=link, at=at, verb="watch", resource=resource, nth=chance.randint(1, 6), seconds=seconds
+            )
+        case "link":
+            kind = chance.choice(["partition", "partition", "blackhole", "unauthorized", "overload", "slow"])
+            return Fault(kind=kind, link=link, at=at, seconds=float(chance.choice([1, 3, 8, 15, 30, 60])))
+        case "process":
+            kind = chance.choice(["crash", "crash_after", "crash_at"])
+            who = "dispatcher" if client == "dispatcher" else link
+            seconds = float(chance.choice([0, 1, 10]))
+            if kind == "crash_at":
+                return Fault(kind=kind, link=who, at=at, seconds=seconds)
+            return Fault(kind=kind, link=link, at=at, verb="write", nth=chance.randint(1, 5), seconds=seconds)
+        case _:
+            worker = chance.choice(workers)
+            if real:
+                return Fault(
+                    kind="restart", link=chance.choice([_HUB, *workers]), at=at, resource=chance.choice(["*", "etcd"])
+                )
+            kind = chance.choice(["wipe", "swap"])
+            return Fault(kind=kind, link=worker, at=at, seconds=float(chance.choice([5, 15])) if kind == "swap" else 0)
+
+
+def _request_fault(chance: random.Random, link: str, at: float) -> Fault:
+    kind = chance.choice(["reset", "hang", "error", "error", "delay", "lost", "late", "wrong"])
+    return Fault(
+        kind=kind,
+        link=link,
+        at=at,
+        verb=chance.choice(_VERBS),
+        resource=chance.choice(_RESOURCES),
+        nth=chance.randint(1, 4),
+        seconds=float(chance.choice([1, 5, 20])) if kind == "delay" else 0.0,
+        status=chance.choice([429, 500, 503, 504]),
+    )

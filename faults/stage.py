@@ -1,0 +1,275 @@
+"""A run's fleet: clusters, proxies before them, controllers behind the proxies, and the hands that break things.
+
+People (the workload) and the witness go straight to the API servers; only the controllers under test go through
+proxies, each client through its own, so that a fault strikes exactly one link.
+"""
+
+import asyncio
+import base64
+import contextlib
+import functools
+import json
+from collections.abc import Callable, Coroutine, Sequence
+from types import TracebackType
+from typing import Any, Final, Self
+
+from builtin_controller import JobController
+from builtin_controller import Options as JobOptions
+from clusters.embedded.tls import Certificates, make_certificates
+from faults.grounds import MANAGEMENT, Ground
+from faults.injecting import Injector
+from faults.plan import Fault
+from faults.processes import Controller, Task
+from faults.proxy import Proxy
+from faults.record import EVENTS, JOBS, LEASES, PODS, Record, Witness
+from faults.simulation import EXACT
+from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, crds
+from multimirror.dispatch import Dispatcher, DispatcherOptions
+from multimirror.kube import AlreadyExists, ApiError, Client, Connection, NotFound, Resource
+
+Json = dict[str, Any]
+SECRETS: Final = Resource("", "v1", "secrets", "Secret")
+NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+CRDS: Final = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
+SYSTEM: Final = "multimirror-system"
+DISPATCHER: Final = "dispatcher"
+JOB_CONTROLLER: Final = "jobs"
+
+
+@functools.cache
+def certificates() -> Certificates:
+    """What all proxies of this process show; made once."""
+    return make_certificates()
+
+
+class Stage:
+    """One run's fleet. An async context manager: controllers are made, but not started."""
+
+    def __init__(
+        self,
+        ground: Ground,
+        plan: Sequence[Fault],
+        *,
+        namespace: str = "team",
+        queue: str = "queue",
+        queue_spec: Json | None = None,
+        options: DispatcherOptions | None = None,
+    ) -> None:
+        self.ground, self.namespace, self.queue = ground, namespace, queue
+        self.record = Record()
+        self.injector = Injector(plan, self.record, self._hands)
+        self.injector.on_state = self._state_changed
+        self.workers = [name for name in ground.names if name != MANAGEMENT]
+        self.people: dict[str, Client] = {}
+        """Clients of people, by cluster."""
+        self.controllers: dict[str, Controller] = {}
+        self.proxies: dict[str, Proxy] = {}
+        """By link."""
+        self._queue_spec = {"retention": "0s", **(queue_spec or {})}
+        self._options = options or DispatcherOptions(namespace=SYSTEM)
+        self._witness = Witness(
+            self.record,
+            {name: (JOBS, PODS) if name != MANAGEMENT else (JOBS, EVENTS, LEASES) for name in ground.names},
+        )
+        self._eyes: dict[str, Client] = {}
+        self._open: dict[str, contextlib.AsyncExitStack] = {}
+        self._stack = contextlib.AsyncExitStack()
+        self._tasks: asyncio.TaskGroup | None = None
+
+    async def __aenter__(self) -> Self:
+        async with contextlib.AsyncExitStack() as stack:
+            self._tasks = await stack.enter_async_context(asyncio.TaskGroup())
+            for name in self.ground.names:
+                await self._people_of(name)
+            stack.push_async_callback(self._leave)
+            await stack.enter_async_context(self._witness)
+            for name in self.ground.names:
+                await self._open_proxies(stack, name)
+            await self._furnish()
+            for name in self.ground.names:
+                await self._watch(name)
+            self._make_controllers()
+            stack.push_async_callback(self._kill_all)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    # --- setting up
+
+    async def _people_of(self, name: str) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            connection = Connection.from_kubeconfig(self.ground.kubeconfig(name), name=name)
+            self.people[name] = await stack.enter_async_context(Client(connection, user_agent="people"))
+            self._eyes[name] = await stack.enter_async_context(Client(connection, user_agent="witness"))
+            self._open[name] = stack.pop_all()
+
+    async def _leave(self) -> None:
+        for stack in self._open.values():
+            await stack.aclose()
+
+    async def _open_proxies(self, stack: contextlib.AsyncExitStack, name: str) -> None:
+        clients = [DISPATCHER]
+        if self.ground.needs_job_controllers and name != MANAGEMENT:
+            clients.append(JOB_CONTROLLER)
+        for client in clients:
+            proxy = Proxy(client, name, self.ground.kubeconfig(name), self.injector, certificates())
+            self.proxies[proxy.link] = await stack.enter_async_context(proxy)
+
+    async def _furnish(self) -> None:
+        """Namespaces, our kinds, the queue and its workers."""
+        client = self.people[MANAGEMENT]
+        await _made(client, NAMESPACES, {"metadata": {"name": SYSTEM}})
+        for definition in crds():
+            await _made(client, CRDS, definition)
+        for resource in (WORKER_CLUSTERS, MIRROR_QUEUES):
+            await _served(client, resource)
+        for name in self.ground.names:
+            await self._namespace(name)
+        for name in self.workers:
+            await self.set_kubeconfig(name, self.proxies[f"{DISPATCHER}/{name}"].kubeconfig)
+            spec = {"kubeconfig": {"secret": {"name": name}}}
+            await client.create(WORKER_CLUSTERS, {"metadata": {"name": name}, "spec": spec})
+        queue = {"workers": {"names": self.workers}, **self._queue_spec}
+        await client.create(MIRROR_QUEUES, {"metadata": {"name": self.queue}, "spec": queue})
+
+    async def _namespace(self, name: str) -> None:
+        await _made(self.people[name], NAMESPACES, {"metadata": {"name": self.namespace}})
+        await _made(self.people[name], ACCOUNTS, {"metadata": {"name": "default"}}, self.namespace)
+
+    async def set_kubeconfig(self, worker: str, kubeconfig: Json) -> None:
+        """As its operator would."""
+        data = base64.b64encode(json.dumps(kubeconfig).encode()).decode()
+        secret = {"metadata": {"name": worker}, "data": {"kubeconfig": data}}
+        client = self.people[MANAGEMENT]
+        try:
+            await client.create(SECRETS, secret, SYSTEM)
+        except AlreadyExists:
+            await client.replace(SECRETS, {"apiVersion": "v1", "kind": "Secret", **secret}, SYSTEM)
+
+    async def _watch(self, name: str) -> None:
+        token = EXACT.set(True)
+        try:
+            await self._witness.follow(name, self._eyes[name])
+        finally:
+            EXACT.reset(token)
+
+    # --- controllers
+
+    def _make_controllers(self) -> None:
+        links = [self.proxies[f"{DISPATCHER}/{name}"] for name in self.ground.names]
+        self.controllers[DISPATCHER] = Task(DISPATCHER, links, self._dispatcher, self.record)
+        for name in self.workers:
+            link = f"{JOB_CONTROLLER}/{name}"
+            if link in self.proxies:
+                self.controllers[link] = Task(link, [self.proxies[link]], self._jobs_of(name), self.record)
+
+    async def _dispatcher(self) -> None:
+        kubeconfig = self.proxies[f"{DISPATCHER}/{MANAGEMENT}"].kubeconfig
+        connection = Connection.from_kubeconfig(kubeconfig, name=MANAGEMENT)
+        async with Client(connection) as client:
+            dispatcher = Dispatcher(client, self._options)
+            async with dispatcher.following():
+                await dispatcher.work()
+
+    def _jobs_of(self, worker: str) -> Callable[[], Coroutine[Any, Any, None]]:
+        async def run() -> None:
+            connection = Connection.from_kubeconfig(self.proxies[f"{JOB_CONTROLLER}/{worker}"].kubeconfig, name=worker)
+            async with Client(connection, user_agent="job-controller") as client:
+                controller = JobController(client, JobOptions())
+                async with controller.following():
+                    await controller.work()
+
+        return run
+
+    async def start(self) -> None:
+        """All controllers."""
+        for controller in self.controllers.values():
+            await controller.start()
+
+    async def _kill_all(self) -> None:
+        self.injector.stop()
+        for controller in self.controllers.values():
+            await controller.kill()
+
+    # --- what goes wrong
+
+    def _state_changed(self, link: str) -> None:
+        if link in self.proxies:
+            self.proxies[link].state_changed()
+
+    async def _hands(self, fault: Fault) -> None:
+        """Carried out beside whoever asked, who may be part of what is broken."""
+        assert self._tasks is not None
+        self._tasks.create_task(self._break(fault), name=str(fault))
+
+    async def _break(self, fault: Fault) -> None:
+        match fault.kind:
+            case "crash" | "crash_after" | "crash_at":
+                await self._crash(self._controller_of(fault), fault.seconds)
+            case "wipe":
+                await self._wipe(fault.link)
+            case "swap":
+                await self._swap(fault)
+            case "restart":
+                await self.ground.restart(fault.link, "etcd" if fault.resource == "etcd" else "apiserver")
+
+    def _controller_of(self, fault: Fault) -> Controller:
+        return self.controllers.get(fault.link) or self.controllers[fault.link.partition("/")[0]]
+
+    async def _crash(self, controller: Controller, seconds: float) -> None:
+        await controller.kill()
+        await asyncio.sleep(seconds)
+        await controller.start()
+
+    async def _wipe(self, name: str) -> None:
+        """All of it is another one: its Job controller too, which is part of it."""
+        links = [proxy for proxy in self.proxies.values() if proxy.cluster == name]
+        job_controller = self.controllers.get(f"{JOB_CONTROLLER}/{name}")
+        if job_controller is not None:
+            await job_controller.kill()
+        for proxy in links:
+            proxy.cut()
+        await self._witness.wiped(name)
+        await self._open.pop(name).aclose()
+        if await self.ground.wipe(name):
+            for proxy in links:
+                proxy.retarget(self.ground.kubeconfig(name))
+            await self._people_of(name)
+            await self._namespace(name)
+            await self._watch(name)
+        if self.controllers[DISPATCHER].running:
+            self.proxies[f"{DISPATCHER}/{name}"].mend()
+        if job_controller is not None:
+            await job_controller.start()
+
+    async def _swap(self, fault: Fault) -> None:
+        """The kubeconfig of a worker is that of the next one, for a while."""
+        others = [name for name in self.workers if name != fault.link]
+        other = others[0]
+        with contextlib.suppress(ApiError):
+            await self.set_kubeconfig(fault.link, self.proxies[f"{DISPATCHER}/{other}"].kubeconfig)
+        await asyncio.sleep(fault.seconds)
+        await self.set_kubeconfig(fault.link, self.proxies[f"{DISPATCHER}/{fault.link}"].kubeconfig)
+
+
+async def _made(client: Client, resource: Resource, obj: Json, namespace: str | None = None) -> None:
+    with contextlib.suppress(AlreadyExists):
+        await client.create(resource, obj, namespace)
+
+
+async def _served(client: Client, resource: Resource) -> None:
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await client.list(resource)
+            except NotFound:
+                await asyncio.sleep(0.05)
+            else:
+                return

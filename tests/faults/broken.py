@@ -1,0 +1,66 @@
+"""The simulation with a dispatcher that is broken on purpose: `python -m tests.faults.broken NAME`.
+
+The one place where our own code is patched: to show that the checker can fail.
+"""
+
+import sys
+
+from faults import child  # first: it replaces the clocks
+
+
+def assignment_not_stored() -> None:
+    """The copy is made before the assignment is written down: a crash in between loses it."""
+    from multimirror.api import ORIGIN_LABEL, ORIGIN_UID_LABEL  # noqa: PLC0415
+    from multimirror.batch import make_copy  # noqa: PLC0415
+    from multimirror.dispatch import dispatcher, scheduler  # noqa: PLC0415
+    from multimirror.workers import JOBS  # noqa: PLC0415
+
+    write = scheduler.Scheduler._write
+    made: list[dispatcher.Dispatcher] = []
+    begin = dispatcher.Dispatcher.__init__
+
+    def remember(self: dispatcher.Dispatcher, *args: object, **more: object) -> None:
+        begin(self, *args, **more)  # type: ignore[arg-type]
+        made.append(self)
+
+    async def copy_first(self: scheduler.Scheduler, uid: str, job: dict[str, object], worker: str) -> None:
+        connection = made[-1].worker(worker)
+        assert connection is not None
+        if connection.session is not None:
+            copy = make_copy(job, origin=made[-1].origin, attempt=1)
+            assert {ORIGIN_LABEL, ORIGIN_UID_LABEL} <= copy["metadata"]["labels"].keys()
+            namespace = copy["metadata"]["namespace"]
+            await connection.session.writer.create(JOBS, copy, namespace)
+        await write(self, uid, job, worker)
+
+    dispatcher.Dispatcher.__init__ = remember  # type: ignore[method-assign]
+    scheduler.Scheduler._write = copy_first  # type: ignore[method-assign]
+
+
+def orphans_before_sync() -> None:
+    """Decisions are made before the caches are filled: every copy looks like an orphan."""
+    from multimirror.dispatch import dispatcher  # noqa: PLC0415
+
+    async def at_once(self: dispatcher.Dispatcher) -> None:
+        assert self._workers is not None
+        await self._clusters.synced()
+        await self._workers.settled()
+
+    dispatcher.Dispatcher.synced = at_once  # type: ignore[method-assign]
+
+
+def status_not_validated() -> None:
+    """What the worker says is written as it is."""
+    from multimirror.batch import stored_status  # noqa: PLC0415
+    from multimirror.mirror import deciding  # noqa: PLC0415
+
+    def as_it_is(original: dict[str, object], observed: object) -> object:
+        status = stored_status(observed if isinstance(observed, dict) else {})
+        return status if status != stored_status(original.get("status") or {}) else None  # type: ignore[arg-type]
+
+    vars(deciding)["mirror_status"] = as_it_is
+
+
+if __name__ == "__main__":
+    {each.__name__: each for each in (assignment_not_stored, orphans_before_sync, status_not_validated)}[sys.argv[1]]()
+    child.main()
