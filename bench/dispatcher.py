@@ -34,6 +34,7 @@ NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 SYSTEM = "multimirror-system"
 QUEUE = "bench"
+_HEARTBEATS = ("/version", "/api/v1/namespaces/kube-system")
 
 
 PARTS = ("calls", "lateness", "restart")
@@ -103,7 +104,7 @@ def _audited(cluster: LocalCluster) -> list[str]:
         entry = json.loads(line)
         path = entry["requestURI"].partition("?")[0]
         ours = entry.get("userAgent", "").startswith("multimirror") and entry["stage"] == "ResponseComplete"
-        if ours and entry["verb"] != "watch" and path != "/version":
+        if ours and entry["verb"] != "watch" and path not in _HEARTBEATS:
             if "/leases/" not in path and "/events" not in path and "selfsubjectaccessreviews" not in path:
                 calls.append(f"{entry['verb']} {path}")
     return calls

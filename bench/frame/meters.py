@@ -33,7 +33,8 @@ class Asked(NamedTuple):
     @property
     def is_upkeep(self) -> bool:
         """What a connection costs however many Jobs there are: watches, leases, heartbeats."""
-        return self.verb == "watch" or self.resource in ("leases", "/version", "/readyz", "/livez")
+        asks_who = (self.verb, self.resource) == ("get", "namespaces")  # with each heartbeat: which cluster is this?
+        return self.verb == "watch" or asks_who or self.resource in ("leases", "/version", "/readyz", "/livez")
 
 
 def requests_in(log: Path, cluster: str, offset: int = 0) -> Counter[Asked]:

@@ -42,9 +42,10 @@ def orphans_before_sync() -> None:
     from multimirror.dispatch import dispatcher  # noqa: PLC0415
 
     async def at_once(self: dispatcher.Dispatcher) -> None:
-        assert self._workers is not None
-        await self._clusters.synced()
-        await self._workers.settled()
+        known = self._known
+        await known.clusters.synced()
+        assert known.workers is not None
+        await known.workers.settled()
 
     dispatcher.Dispatcher.synced = at_once  # type: ignore[method-assign]
 
