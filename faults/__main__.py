@@ -1,19 +1,23 @@
 """`python -m faults`: many runs with seeded faults, side by side, and what they found.
 
-python -m faults --seeds 100                500 runs a minute or so, simulated; exit code 1 when a promise broke
+python -m faults --seeds 100                simulated, about a second each; exit code 1 when a promise broke
 python -m faults --seed 42                  one of them again, with its story if it went wrong
 python -m faults --seeds 30 --fleet local   on real control planes
 """
 
 import argparse
 import asyncio
+import logging
 import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import structlog
+
+from faults.scenario import Scenario, crash_points, from_seed, reference
 from faults.simulator import Simulator
 
 _EVERY = 10.0
@@ -68,18 +72,55 @@ def _say(text: str) -> None:
     print(text, flush=True)
 
 
-async def simulated(seeds: Iterable[int], summary: Summary, processes: int, *, shorten: bool) -> None:
-    """All seeds, in so many processes."""
-    left = iter(seeds)
+async def simulated(scenarios: Sequence[Scenario | int], summary: Summary, processes: int, *, shorten: bool) -> None:
+    """All of them (a number is a seed), in so many processes."""
+    left = iter(scenarios)
     async with asyncio.TaskGroup() as group:
-        for _ in range(processes):
+        for _ in range(max(1, min(processes, len(scenarios)))):
             group.create_task(_feed(left, summary, shorten=shorten))
 
 
-async def _feed(seeds: Iterator[int], summary: Summary, *, shorten: bool) -> None:
+async def _feed(scenarios: Iterator[Scenario | int], summary: Summary, *, shorten: bool) -> None:
     async with Simulator(shorten=shorten) as simulator:
+        for each in scenarios:
+            summary.add(await (simulator.seed(each) if isinstance(each, int) else simulator.run(each)))
+
+
+async def crashes(processes: int) -> Summary:
+    """Every crash point of the reference run."""
+    async with Simulator() as simulator:
+        links = (await simulator.run(reference()))["links"]
+    points = list(crash_points(reference(), links))
+    _say(f"{len(points)} crash points: before and after each write, {links}")
+    summary = Summary(len(points))
+    await simulated(points, summary, processes, shorten=False)
+    return summary
+
+
+async def real(seeds: Sequence[int], summary: Summary) -> None:
+    """All seeds, one after the other, on one fleet of real control planes."""
+    from faults.grounds import LocalGround  # noqa: PLC0415 - most runs do not need it
+    from faults.running import Pace, run  # noqa: PLC0415
+    from faults.telling import tell  # noqa: PLC0415
+    from multimirror.dispatch import DispatcherOptions  # noqa: PLC0415
+    from multimirror.workers import Pulse  # noqa: PLC0415
+
+    options = DispatcherOptions(pulse=Pulse(period=0.3, patience=2.0, misses=2), report_seconds=0.2)
+    pace = Pace(factor=0.1, look=0.1, rest=90.0, quiet=1.5, options=options)
+    async with LocalGround(2) as ground:
         for seed in seeds:
-            summary.add(await simulator.seed(seed))
+            outcome = await run(from_seed(seed, real=True), ground, pace, namespace=f"seed-{seed}")
+            violations = [str(violation) for violation in outcome.violations]
+            summary.add(
+                {
+                    "seed": seed,
+                    "violations": violations,
+                    "faults": dict(outcome.faults),
+                    "writes": outcome.writes,
+                    "seconds": outcome.seconds,
+                    "story": tell(outcome) if violations else [],
+                }
+            )
 
 
 def _options() -> argparse.Namespace:
@@ -88,6 +129,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--from", type=int, default=1, dest="first", help="the first seed (default: 1)")
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--fleet", choices=["embedded", "local"], default="embedded", help="what the clusters are")
+    parser.add_argument("--crash-points", action="store_true", help="die at every write of a reference run instead")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="side by side (default: all cores)")
     parser.add_argument("--no-shorten", action="store_true", help="tell the whole story of a failing run, at once")
     return parser.parse_args()
@@ -98,9 +140,13 @@ def main() -> None:
     options = _options()
     seeds = [options.seed] if options.seed is not None else range(options.first, options.first + options.seeds)
     summary = Summary(len(seeds))
-    processes = max(1, min(options.processes, len(seeds)))
-    if options.fleet == "embedded":
-        asyncio.run(simulated(seeds, summary, processes, shorten=not options.no_shorten))
+    if options.crash_points:
+        summary = asyncio.run(crashes(options.processes))
+    elif options.fleet == "embedded":
+        asyncio.run(simulated(seeds, summary, options.processes, shorten=not options.no_shorten))
+    else:
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+        asyncio.run(real(seeds, summary))
     _say(str(summary))
     sys.exit(1 if summary.failed else 0)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -53,14 +54,15 @@ class Pace:
 async def run(scenario: Scenario, ground: Ground, pace: Pace | None = None, *, namespace: str = "team") -> Outcome:
     """The whole run."""
     pace = pace or Pace()
+    lost_after, retention = (float(math.ceil(each * pace.factor)) for each in (scenario.lost_after, scenario.retention))
     rules = Rules(
         dispatcher=DISPATCHER,
         when_lost=scenario.when_lost,
-        lost_after=scenario.lost_after * pace.factor,
+        lost_after=lost_after,
         retention=0.0,
         ends=scenario.expected(),
     )
-    slowed = replace(scenario, lost_after=scenario.lost_after * pace.factor, retention=scenario.retention * pace.factor)
+    slowed = replace(scenario, lost_after=lost_after, retention=retention)  # a queue counts whole seconds
     plan = [replace(f, at=f.at * pace.factor, seconds=f.seconds * pace.factor) for f in scenario.plan]
     loop = asyncio.get_running_loop()
     async with Stage(

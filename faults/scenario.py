@@ -1,8 +1,8 @@
 """A run before it happens: what people will do, what will go wrong, and by which policy. All of it from one seed."""
 
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from faults import workload
@@ -85,6 +85,32 @@ def from_seed(seed: int, *, real: bool = False) -> Scenario:
         steps=tuple(steps),
         plan=tuple(sorted(plan, key=lambda fault: fault.at)),
     )
+
+
+def crash_points(scenario: Scenario, writes: Mapping[str, int]) -> Iterator[Scenario]:
+    """A scenario once more for every write of every link, its client killed before the write, and after it."""
+    for link, count in writes.items():
+        for nth in range(1, count + 1):
+            for kind in ("crash", "crash_after"):
+                fault = Fault(kind=kind, link=link, verb="write", nth=nth, seconds=0.5)
+                yield replace(scenario, plan=(fault,))
+
+
+def reference() -> Scenario:
+    """The run whose writes are the crash points: Jobs of most sorts, one deleted, one suspended and resumed."""
+    steps = [
+        Step(0.0, "submit", "job-0", "one", 2.0),
+        Step(0.5, "submit", "job-1", "indexed", 1.0),
+        Step(1.0, "submit", "job-2", "fails", 1.0),
+        Step(1.5, "submit", "job-3", "forever"),
+        Step(2.0, "submit", "job-4", "forever"),
+        Step(6.0, "delete", "job-4"),
+        Step(6.0, "suspend", "job-3"),
+        Step(9.0, "resume", "job-3"),
+        Step(9.0, "submit", "job-5", "fleeting", 1.0),
+        Step(10.0, "vanish", "job-3"),
+    ]
+    return Scenario(seed=0, steps=tuple(steps))
 
 
 def _a_fault(chance: random.Random, workers: Sequence[str], *, real: bool) -> Fault:

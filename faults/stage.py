@@ -73,6 +73,7 @@ class Stage:
         self._witness = Witness(
             self.record,
             {name: (JOBS, PODS) if name != MANAGEMENT else (JOBS, EVENTS, LEASES) for name in ground.names},
+            namespace,
         )
         self._eyes: dict[str, Client] = {}
         self._open: dict[str, contextlib.AsyncExitStack] = {}
@@ -85,6 +86,7 @@ class Stage:
             for name in self.ground.names:
                 await self._people_of(name)
             stack.push_async_callback(self._leave)
+            stack.push_async_callback(self._tidy_up)
             await stack.enter_async_context(self._witness)
             for name in self.ground.names:
                 await self._open_proxies(stack, name)
@@ -109,6 +111,18 @@ class Stage:
             self.people[name] = await stack.enter_async_context(Client(connection, user_agent="people"))
             self._eyes[name] = await stack.enter_async_context(Client(connection, user_agent="witness"))
             self._open[name] = stack.pop_all()
+
+    async def _tidy_up(self) -> None:
+        """Clusters that outlive the run get back what they were given."""
+        if self.ground.needs_job_controllers:
+            return
+        client = self.people[MANAGEMENT]
+        for resource, names in ((WORKER_CLUSTERS, self.workers), (MIRROR_QUEUES, [self.queue])):
+            for name in names:
+                with contextlib.suppress(NotFound):
+                    await client.delete(resource, name)
+        for each in self.people.values():
+            await each.request("DELETE", JOBS.path(self.namespace), body={"propagationPolicy": "Background"})
 
     async def _leave(self) -> None:
         for stack in self._open.values():

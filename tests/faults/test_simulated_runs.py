@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from faults.plans import FOUND, KNOWN, Plan
+from faults.scenario import crash_points, reference
 from faults.simulator import Simulator
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300), pytest.mark.xdist_group("faults")]
@@ -30,6 +31,16 @@ async def test_what_went_wrong_elsewhere_does_not_go_wrong_here(simulator: Simul
 @pytest.mark.parametrize("plan", [pytest.param(plan, id=plan.why) for plan in FOUND.values()])
 async def test_what_was_found_once_stays_fixed(simulator: Simulator, plan: Plan) -> None:
     kept(await simulator.run(plan.scenario))
+
+
+async def test_a_controller_that_dies_at_a_write_changes_nothing(simulator: Simulator) -> None:
+    links = (await simulator.run(reference()))["links"]
+    points = list(crash_points(reference(), links))
+    assert len(points) > 200
+    for point in points[::31]:  # all of them: python -m faults --crash-points
+        report = await simulator.run(point)
+        kept(report)
+        assert sum(report["faults"].values()) == 1
 
 
 async def test_the_same_seed_is_the_same_run_in_another_process(simulator: Simulator) -> None:
