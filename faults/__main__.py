@@ -106,7 +106,7 @@ async def real(seeds: Sequence[int], summary: Summary) -> None:
     from multimirror.workers import Pulse  # noqa: PLC0415
 
     options = DispatcherOptions(pulse=Pulse(period=0.3, patience=2.0, misses=2), report_seconds=0.2)
-    pace = Pace(factor=0.1, look=0.1, rest=90.0, quiet=1.5, options=options)
+    pace = Pace(factor=0.1, look=0.1, rest=200.0, quiet=1.5, options=options)
     async with LocalGround(2) as ground:
         for seed in seeds:
             outcome = await run(from_seed(seed, real=True), ground, pace, namespace=f"seed-{seed}")
