@@ -1,39 +1,27 @@
-"""What became of the Jobs, counted on what every cluster told of every Job."""
+"""What became of the Jobs: the invariants' checker, on a record of every change on every cluster.
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+The record is made by watches of its own, straight from the API servers, and knows nothing of what is shown.
+"""
 
-from multimirror.api import ORIGIN_UID_LABEL
-from multimirror.batch import Json, is_finished
-from multimirror.cli.demonstration.scene import JobView, Phase
-from multimirror.kube import Change
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
 
+from clusters.fleet import Fleet
+from faults.invariants import at_rest, check
+from faults.plan import Fault
+from faults.record import EVENTS, JOBS, MANAGEMENT, PODS, Record, Struck, Witness
+from faults.rules import Rules, Violation
+from faults.statuses import end_of
+from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION
+from multimirror.batch import Json
+from multimirror.kube import Client, Connection
 
-@dataclass(slots=True)
-class Record:
-    """Of copies that live, by original."""
-
-    out_of_reach: set[str] = field(default_factory=set)
-    """Workers that are cut off: what they do is found out when they are back."""
-    twice: set[str] = field(default_factory=set)
-    """Originals of which two copies lived at once on workers within reach."""
-    _live: defaultdict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
-
-    def copy_changed(self, worker: str, change: Change) -> None:
-        """A Job on a worker."""
-        job: Json = change.object
-        original = (job["metadata"].get("labels") or {}).get(ORIGIN_UID_LABEL)
-        if original is None:
-            return
-        copies, uid = self._live[original], job["metadata"]["uid"]
-        over = change.new is None or "deletionTimestamp" in job["metadata"]
-        if over or is_finished(job.get("status") or {}) or job["spec"].get("suspend"):
-            copies.pop(uid, None)
-        elif uid not in copies:
-            if any(where not in self.out_of_reach for where in copies.values()):
-                self.twice.add(original)
-            copies[uid] = worker
+INVARIANTS: Final = 10
+_TWICE: Final = ("I1", "I2")  # two copies at once; a pod of a Job that had ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,18 +35,66 @@ class Count:
     lost: int
     twice: int
     places: Counter[str]
+    changes: int
+    broken: Sequence[Violation]
+    """Promises that were not kept."""
 
 
-def count(jobs: Iterable[JobView], record: Record) -> Count:
-    """Pure."""
-    found = tuple(jobs)
-    phases = Counter(job.phase for job in found)
-    return Count(
-        jobs=len(found),
-        done=phases[Phase.DONE],
-        failed=phases[Phase.FAILED],
-        moved=sum(1 for job in found if job.attempt > 1),
-        lost=sum(1 for job in found if not job.over),
-        twice=len(record.twice),
-        places=Counter(job.cluster for job in found if job.over and job.cluster),
-    )
+@dataclass(slots=True)
+class Ledger:
+    """A record, and what is promised of it."""
+
+    rules: Rules
+    record: Record = field(default_factory=Record)
+
+    def expect(self, ends: Mapping[str, str]) -> None:
+        """Jobs are going to be created; this is how each of them must end."""
+        self.rules = replace(self.rules, ends={**self.rules.ends, **ends})
+
+    def cut_off(self, worker: str, since: float) -> None:
+        """The dispatcher could not reach it, from then (the loop's clock) until now."""
+        now = asyncio.get_running_loop().time()
+        fault = Fault(kind="partition", link=f"{self.rules.dispatcher}/{worker}", seconds=now - since)
+        self.record.struck.append(Struck(since, fault, now))
+
+    async def rest(self, seconds: float) -> None:
+        """Until what was written last has been told, or the time is up: then the count will say what is missing."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while at_rest(self.record, self.rules):  # noqa: ASYNC110 - the record tells nobody that it grows
+                    await asyncio.sleep(0.1)
+
+    def count(self) -> Count:
+        """Now."""
+        jobs = [job for job in self.record.last("Job", MANAGEMENT).values() if self.rules.marks.is_original(job)]
+        ends = Counter(end_of(job, self.rules).partition(" ")[0] for job in jobs)
+        broken = check(self.record, self.rules)
+        gone = self.rules.ends.keys() - {job["metadata"]["name"] for job in jobs}
+        return Count(
+            jobs=len(jobs) + len(gone),
+            done=ends["Complete"],
+            failed=ends["Failed"],
+            moved=sum(1 for job in jobs if _annotation(job, ATTEMPT_ANNOTATION) not in ("", "1")),
+            lost=len(jobs) + len(gone) - ends["Complete"] - ends["Failed"],
+            twice=len({violation.text for violation in broken if violation.invariant in _TWICE}),
+            places=Counter(_annotation(job, CLUSTER_ANNOTATION) for job in jobs),
+            changes=len(self.record.seen),
+            broken=broken,
+        )
+
+
+@contextlib.asynccontextmanager
+async def recorded(fleet: Fleet, namespace: str, ledger: Ledger) -> AsyncIterator[None]:
+    """Everything that happens in that namespace of the fleet is in the record."""
+    kinds = dict.fromkeys(fleet.workers, (JOBS, PODS)) | {MANAGEMENT: (JOBS, EVENTS)}
+    async with contextlib.AsyncExitStack() as stack:
+        witness = await stack.enter_async_context(Witness(ledger.record, kinds, namespace))
+        for cluster in fleet.clusters():
+            connection = Connection.from_kubeconfig(cluster.kubeconfig, name=cluster.name)
+            client = await stack.enter_async_context(Client(connection, user_agent="demo"))
+            await witness.follow(cluster.name, client)
+        yield
+
+
+def _annotation(job: Json, name: str) -> str:
+    return str((job["metadata"].get("annotations") or {}).get(name, ""))

@@ -1,16 +1,13 @@
 """The last screen: the numbers, and what to try next."""
 
-from typing import Final
-
 from rich.console import Console
 from rich.text import Text
 
 from clusters.place import Place
-from multimirror.cli.demonstration.counting import Count
+from multimirror.cli.demonstration.counting import INVARIANTS, Count
 from multimirror.cli.demonstration.scene import Scene
+from multimirror.cli.demonstration.workload import HOPELESS
 from multimirror.cli.trying import first_lines
-
-_FAILING: Final = "hopeless"
 
 
 def summary(console: Console, counted: Count, outage: float, scene: Scene, seconds: float) -> None:
@@ -18,7 +15,7 @@ def summary(console: Console, counted: Count, outage: float, scene: Scene, secon
     lines = [
         Text(f"{counted.jobs} Jobs went through two queues to {len(scene.copies)} workers. All in {seconds:.0f} s."),
         Text(),
-        _fact("ended", f"{counted.done} done, {counted.failed} failed (`{_FAILING}` was made to)"),
+        _fact("ended", f"{counted.done} done, {counted.failed} failed (`{HOPELESS}` was made to)"),
         _fact("where", ", ".join(f"{name} {number}" for name, number in sorted(counted.places.items()))),
     ]
     if outage:
@@ -27,6 +24,10 @@ def summary(console: Console, counted: Count, outage: float, scene: Scene, secon
     lines += [
         _fact("lost", str(counted.lost), "bold red" if counted.lost else "bold green"),
         _fact("twice", str(counted.twice), "bold red" if counted.twice else "bold green"),
+        _fact(
+            "checked", f"{INVARIANTS} invariants over {counted.changes:,} changes on {len(scene.copies) + 1} clusters"
+        ),
+        *(_fact("broken", " ".join(str(violation).split()), "red") for violation in counted.broken),
     ]
     console.print()
     for line in lines:

@@ -20,7 +20,7 @@ from clusters.place import Place
 from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS
 from multimirror.batch import Json
 from multimirror.cli.demonstration import workload
-from multimirror.cli.demonstration.counting import Record, count
+from multimirror.cli.demonstration.counting import Ledger, recorded
 from multimirror.cli.demonstration.ending import commands, summary
 from multimirror.cli.demonstration.scene import Phase, Scene
 from multimirror.cli.demonstration.showing import showing
@@ -47,7 +47,7 @@ class Stage:
     doors: dict[str, Door]
     client: Client
     scene: Scene
-    record: Record
+    ledger: Ledger
 
 
 async def demo(kind: str, workers: int, *, keep: bool, directory: Path) -> int:
@@ -63,13 +63,14 @@ async def demo(kind: str, workers: int, *, keep: bool, directory: Path) -> int:
         seconds = time.monotonic() - began
         console.print(f"Up in {seconds:.1f} s. Two queues: batch (spread), train (packed, 4 Jobs at a time).")
         outage = await _play(stage, console)
-        counted = count(stage.scene.jobs.values(), stage.record)
+        await stage.ledger.rest(_QUIET)
+        counted = stage.ledger.count()
         summary(console, counted, outage, stage.scene, time.monotonic() - began)
         if keep:
             place.announce(stage.fleet, kind)
             commands(console, place)
             await told_to_stop()
-    return 1 if counted.lost or counted.twice else 0
+    return 1 if counted.lost or counted.broken else 0
 
 
 @contextlib.asynccontextmanager
@@ -82,13 +83,14 @@ async def _stage(kind: str, workers: int) -> AsyncIterator[Stage]:
         ways = {name: door.kubeconfig for name, door in doors.items()}
         how = Standing(queues=workload.QUEUES, pulse=_PULSE, ways=ways)
         client = await stack.enter_async_context(standing(fleet, how))
-        scene, record = Scene(f"{kind} clusters", tuple(fleet.workers)), Record()
-        await stack.enter_async_context(_watched(fleet, client, scene, record))
-        yield Stage(fleet, doors, client, scene, record)
+        scene, ledger = Scene(f"{kind} clusters", tuple(fleet.workers)), Ledger(workload.RULES)
+        await stack.enter_async_context(recorded(fleet, TEAM, ledger))
+        await stack.enter_async_context(_watched(fleet, client, scene))
+        yield Stage(fleet, doors, client, scene, ledger)
 
 
 @contextlib.asynccontextmanager
-async def _watched(fleet: Fleet, client: Client, scene: Scene, record: Record) -> AsyncIterator[None]:
+async def _watched(fleet: Fleet, client: Client, scene: Scene) -> AsyncIterator[None]:
     """The scene follows all clusters, straight from their API servers and not through any door."""
     async with contextlib.AsyncExitStack() as stack:
         sources = [
@@ -99,9 +101,7 @@ async def _watched(fleet: Fleet, client: Client, scene: Scene, record: Record) -
         for name, cluster in fleet.workers.items():
             connection = Connection.from_kubeconfig(cluster.kubeconfig, name=name)
             worker = await stack.enter_async_context(Client(connection, user_agent="demo"))
-            informer = Informer(worker, JOBS, TEAM)
-            informer.add_handler(functools.partial(record.copy_changed, name))
-            sources.append((informer, functools.partial(scene.copy_changed, name)))
+            sources.append((Informer(worker, JOBS, TEAM), functools.partial(scene.copy_changed, name)))
             sources.append((Informer(worker, PODS, TEAM), functools.partial(scene.pod_changed, name)))
         for informer, handler in sources:
             informer.add_handler(handler)
@@ -136,6 +136,7 @@ async def _play(stage: Stage, console: Console) -> float:
 
 async def _submit(stage: Stage, jobs: list[Json]) -> list[str]:
     stage.scene.tell("you", f"create {len(jobs)} Jobs on the management cluster")
+    stage.ledger.expect(workload.ends(jobs))
     for job in jobs:
         await stage.client.create(JOBS, job, TEAM)
     names = [job["metadata"]["name"] for job in jobs]
@@ -175,9 +176,8 @@ async def _cut_off(stage: Stage, created: list[str]) -> float:
     await scene.until(lambda: is_time() or _over(scene, created))
     if not there():
         return 0.0
-    began = time.monotonic()
+    began = asyncio.get_running_loop().time()
     scene.tell(_LOST, f"is cut off: no power, no network, {there()} Jobs on it")
-    stage.record.out_of_reach.add(_LOST)
     await _power_off(stage)
     await scene.until(lambda: not scene.connected(_LOST))
     await scene.until(lambda: not there() and all(job.cluster for job in scene.jobs.values() if job.attempt))
@@ -185,9 +185,9 @@ async def _cut_off(stage: Stage, created: list[str]) -> float:
     await _network_back(stage)
     await scene.until(lambda: scene.connected(_LOST))
     await scene.until(lambda: not scene.stale(_LOST))
-    stage.record.out_of_reach.discard(_LOST)
     await _power_back(stage)
-    outage = time.monotonic() - began
+    stage.ledger.cut_off(_LOST, began)
+    outage = asyncio.get_running_loop().time() - began
     await _submit(stage, workload.late_jobs())
     return outage
 

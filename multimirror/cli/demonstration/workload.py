@@ -6,15 +6,20 @@ What a pod does is said twice: in annotations, for simulated nodes, and in its c
 from typing import Final
 
 from clusters.nodes import PREFIX
+from faults.rules import Rules
 from multimirror.api import CLUSTERS_ANNOTATION, QUEUE_LABEL
 from multimirror.batch import Json
 
 LOST_AFTER: Final = 3
+_RETENTION: Final = 5
+HOPELESS: Final = "hopeless"
+"""The Job that is made to fail."""
 _LOST: Final = {"after": f"{LOST_AFTER}s", "action": "Redispatch"}
 QUEUES: Final[dict[str, Json]] = {
-    "batch": {"placement": "Spread", "retention": "5s", "onWorkerLost": _LOST},
-    "train": {"placement": "Pack", "quota": {"jobs": 4}, "retention": "5s", "onWorkerLost": _LOST},
+    "batch": {"placement": "Spread", "retention": f"{_RETENTION}s", "onWorkerLost": _LOST},
+    "train": {"placement": "Pack", "quota": {"jobs": 4}, "retention": f"{_RETENTION}s", "onWorkerLost": _LOST},
 }
+RULES: Final = Rules(lost_after=LOST_AFTER, retention=_RETENTION)
 CRON_JOB: Final = "tick"
 PAUSED: Final = "pause-and-go"
 """The Job that its user suspends and resumes on the way."""
@@ -32,7 +37,7 @@ def jobs(lost: str, workers: int) -> list[Json]:
         *(_job(f"shards-{number}", "batch", indexed, seconds=3) for number in range(3)),
         _job("any-of-six", "batch", one_is_enough, seconds=2),
         _job("second-time-lucky", "batch", once_more, seconds=1, fails_first=True),
-        _job("hopeless", "batch", {"backoffLimit": 0}, seconds=2, exit_code=7),
+        _job(HOPELESS, "batch", {"backoffLimit": 0}, seconds=2, exit_code=7),
         *(_job(f"train-{number:02}", "train", {"parallelism": 2, "completions": 2}, seconds=3) for number in range(16)),
         *(_job(f"long-{number}", "batch", seconds=10) for number in range(3)),  # one is there when the worker is lost
         _job(PAUSED, "batch", seconds=8, annotations=staying if workers > 1 else None),
@@ -42,6 +47,12 @@ def jobs(lost: str, workers: int) -> list[Json]:
 def late_jobs() -> list[Json]:
     """Some more, for the worker that is back."""
     return [_job(f"late-{number}", "batch", seconds=2) for number in range(6)]
+
+
+def ends(created: list[Json]) -> dict[str, str]:
+    """How each of them must end."""
+    names = [job["metadata"]["name"] for job in created]
+    return {name: "Failed BackoffLimitExceeded" if name == HOPELESS else "Complete" for name in names}
 
 
 def cron_job() -> Json:
