@@ -208,6 +208,17 @@ FOUND: Final[Mapping[str, Plan]] = {
         [*_jobs(3, "fleeting", 3.0)],
         _watch("mute", _HUB, at=4),
     ),
+    "deleted while it waited": _plan(
+        "a Job that was deleted while it waited, unknown to a cache whose watch was silent, was assigned in a loop",
+        [
+            Step(0, "cordon", "worker-1"),
+            Step(0, "cordon", "worker-2"),
+            _job(5),
+            Step(10, "delete", "job-0"),
+            Step(15, "uncordon", "worker-1"),
+        ],
+        _watch("mute", _HUB, at=8),
+    ),
     "rotated": _plan(
         "other credentials for a worker moved its Jobs, where the policy moves them at once",
         [*_jobs(3, "forever"), Step(10, "rotate", "worker-1")],

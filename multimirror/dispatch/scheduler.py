@@ -2,7 +2,8 @@
 
 One pass at a time. Passes take turns with everything else: after each one there is a pause four times as long, so that
 thousands of waiting Jobs never cost more than a fifth of the time. Assignments are written side by side, each with the
-resourceVersion that it was decided on: whoever changed the Job in between wins, and it is decided again.
+resourceVersion that it was decided on: whoever changed the Job in between wins, and it is decided again as soon as the
+cache shows what was changed. Until then the write is tried ever more seldom: a watch may be silent for long.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from multimirror.dispatch.originals import Originals
 from multimirror.dispatch.placing import Explanation
 from multimirror.dispatch.planning import Outcome, plan
 from multimirror.dispatch.views import Candidate, WorkerView
-from multimirror.kube import ApiError, Client, Conflict, Controller, EventRecorder, NotFound, key_of
+from multimirror.kube import ApiError, Client, Conflict, Controller, EventRecorder, NotFound, NotYet, key_of
 from multimirror.mirror import attempt_of, cluster_of
 from multimirror.mirror.moments import seconds_of
 from multimirror.workers import JOBS
@@ -57,6 +58,8 @@ class Scheduler:
         self._queues, self._workers, self._again = queues, workers, again
         self._waiting: dict[str, Candidate] = {}
         self._decided: dict[str, Explanation] = {}
+        self._outdated: dict[str, str] = {}
+        """The resourceVersion of each decided Job that the API server no longer has."""
         self._pending: Counter[str] = Counter()
         self._news = asyncio.Event()
         self.explanations: dict[str, Explanation] = {}
@@ -155,14 +158,15 @@ class Scheduler:
         job = self._originals.get(uid)
         if job is not None and await self._originals.writes.seen(key_of(job)):
             job = self._originals.get(uid)
-        if job is None or cluster_of(job) is not None:
+        version = job["metadata"]["resourceVersion"] if job is not None else ""
+        if job is None or cluster_of(job) is not None or self._outdated.get(uid, version) != version:
             self._undo(uid)
             return
         try:
             await self._write(uid, job, explanation.chosen)
-        except (Conflict, NotFound):
-            self._undo(uid)
-            return
+        except (Conflict, NotFound) as error:
+            self._outdated[uid] = version
+            raise NotYet(f"the cache does not show yet what became of Job {key_of(job)}") from error
         except ApiError as error:
             if error.outcome_unknown:
                 _log.warning("an assignment may or may not have been written", uid=uid, error=str(error))
@@ -189,6 +193,7 @@ class Scheduler:
         answer = await self._client.patch(JOBS, metadata["name"], body, metadata["namespace"])
         self._originals.writes.wrote(answer)
         self._decided.pop(uid, None)
+        self._outdated.pop(uid, None)
         metrics.ASSIGNED.labels(queue, worker).inc()
         if attempt == 1:
             now = time.time()
@@ -199,6 +204,7 @@ class Scheduler:
     def _undo(self, uid: str) -> None:
         """It was changed meanwhile: give the room back, and look at it again."""
         self._decided.pop(uid, None)
+        self._outdated.pop(uid, None)
         self._originals.unassume(uid)
         self._again(uid)
 
