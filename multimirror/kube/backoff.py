@@ -15,7 +15,7 @@ class Backoff:
     initial: float = 0.2
     maximum: float = 30.0
     factor: float = 2.0
-    chance: random.Random = field(default_factory=random.Random, repr=False)
+    chance: random.Random = field(default_factory=lambda: random.Random(), repr=False)  # noqa: S311, PLW0108 - no secret; looked up late, so that simulations can seed it
     attempts: int = 0
 
     def delay(self) -> float:
