@@ -19,7 +19,7 @@ from bench.frame.results import Result
 from bench.frame.running import keep, parts, render, run
 
 RESULTS = Path(__file__).parent / "results"
-SMALL = ("batch", "dispatcher", "embedded", "fleet", "job_controller", "kube")
+SMALL = ("batch", "embedded", "fleet", "job_controller", "kube")
 """Single rooms, measured alone; they print what they find."""
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from bench.frame.fleets import DISPATCHER, RealFleet, real_fleet
 from bench.frame.generator import JOBS, MANAGEMENT, NAMESPACE, Json, Lives, a_job, create_all, delete_all
-from bench.frame.meters import Asked, Mark, Spent, total
+from bench.frame.meters import Asked, Spent, settled, total
 from bench.frame.parts import Part
 from bench.frame.results import Recorder
 
@@ -50,7 +50,7 @@ async def _size(recorder: Recorder, fleet: RealFleet, lives: Lives, size: int) -
                 direct.append(await way.direct())
             else:
                 through.append(await way.through())
-                asked.append(await _settled(fleet, begun))
+                asked.append(await settled(fleet.meter, begun))
             await _emptied(fleet, lives)
     ours = total(asked).asked()
     statuses = sum(count for key, count in ours.items() if key.resource == "jobs/status") / size / _ROUNDS
@@ -139,18 +139,6 @@ async def _emptied(fleet: RealFleet, lives: Lives) -> None:
         await client.request("DELETE", "/api/v1/namespaces/default/events", {"gracePeriodSeconds": 0}, timeout=120)
     await asyncio.sleep(1)
     lives.forget()
-
-
-async def _settled(fleet: RealFleet, begun: Mark) -> Spent:
-    """What was asked for until nobody asks for more: events come late."""
-    before = -1
-    while True:
-        spent = fleet.meter.since(begun)
-        count = sum(spent.asked().values())
-        if count == before:
-            return spent
-        before = count
-        await asyncio.sleep(3)
 
 
 async def _bare(fleet: RealFleet, size: int, statuses: int) -> float:

@@ -15,12 +15,14 @@ from typing import Final
 
 from bench.frame.fleets import RealFleet, real_fleet
 from bench.frame.generator import JOBS, MANAGEMENT, NAMESPACE, Lives, a_job, create_all, delete_all, pace
+from bench.frame.meters import Asked, settled
 from bench.frame.parts import Part
 from bench.frame.results import Recorder, percentile
 
 _NOBODY: Final = "bench.multimirror.dev/nobody"
 _SECONDS: Final = 20
 _FULL: Final = 100
+_ASIDE: Final = ("events", "workerclusters", "mirrorqueues")
 
 
 async def measure(recorder: Recorder, sizes: Sequence[int]) -> None:
@@ -40,12 +42,30 @@ async def _idle(recorder: Recorder, fleet: RealFleet, lives: Lives, size: int) -
     recorder.percentiles("the bare writes of a dispatch", size, dispatched)
     recorder.percentiles("a bare status write", size, mirrored)
     lives.forget()
+    await fleet.set_queue(placement="Ordered")  # all on the first worker: what the others are asked for is too much
+    begun = fleet.meter.mark()
     names = await _one_by_one(fleet, lives, "idle", size)
+    _requests(recorder, fleet, size, (await settled(fleet.meter, begun)).asked())
+    await fleet.set_queue(placement="Spread")
     ours, late = lives.dispatch_seconds(names), lives.mirror_seconds()
     recorder.percentiles("dispatch, idle", size, ours)
     recorder.percentiles("mirror, idle", size, late)
     recorder.ratio("dispatch, idle p50 : bare writes", size, percentile(ours, 50) / percentile(dispatched, 50))
     recorder.ratio("mirror, idle p50 : bare write", size, percentile(late, 50) / percentile(mirrored, 50))
+
+
+def _requests(recorder: Recorder, fleet: RealFleet, size: int, asked: dict[Asked, int]) -> None:
+    """For one Job that comes alone: events, and the status of our own objects, aside."""
+    first, *others = fleet.workers
+    roles = {MANAGEMENT: "management", first: "chosen worker", **dict.fromkeys(others, "other workers")}
+    counts = dict.fromkeys(roles.values(), 0)
+    for key, count in asked.items():
+        if key.resource.partition("/")[0] not in _ASIDE:
+            counts[roles[key.cluster]] += count
+    for role, count in counts.items():
+        recorder.ratio(f"our requests for a Job, {role}", size, count / size)
+    rows = [(roles[key.cluster], key.verb, key.resource, count / size) for key, count in sorted(asked.items())]
+    recorder.table("Our API requests for a Job that comes alone", ("cluster", "verb", "resource", "requests"), rows)
 
 
 async def _loaded(recorder: Recorder, fleet: RealFleet, lives: Lives, size: int) -> None:

@@ -1,76 +1,55 @@
 """What a Job costs the dispatcher when many others run: CPU time of its process, memory, restart, and the cost of rest.
 
-Embedded clusters in a process of their own, two workers. Live Jobs are put there as a dispatcher would have left them,
-on both sides, while none runs; so its start at each size is a restart. Then the same probe at each size: a few hundred
-Jobs through their full lives, beside all those that run (a stand-in writes the statuses of their copies). The reference
-of a size is the smallest one, in the same run.
+Embedded clusters, two workers, a fleet for each size. Live Jobs are put there as a dispatcher would have left them, on
+both sides, while none runs; so its start is a restart. Then the same probe on each: a few hundred Jobs through their
+full lives, beside all those that run (a stand-in writes the statuses of their copies). All fleets are up by then and
+take turns, so that a slow moment of the machine hits all. The reference of a size is the smallest one, in the same run.
 """
 
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from typing import Final
 
+from bench.frame.filling import State, fill
 from bench.frame.fleets import DISPATCHER, EmbeddedFleet, embedded_fleet
-from bench.frame.generator import JOBS, MANAGEMENT, NAMESPACE, Lives, a_job, create_all, delete_one
-from bench.frame.meters import OURS, Asked, cpu_seconds, resident_bytes
+from bench.frame.generator import MANAGEMENT, Lives, a_job, create_all, delete_one
+from bench.frame.meters import cpu_seconds, resident_bytes
 from bench.frame.parts import Part
+from bench.frame.resting import difference, looked_at, quiet, work
 from bench.frame.results import Recorder
-from bench.frame.standin import running_copies, statuses
-from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION
-from multimirror.batch import make_copy
-from multimirror.workers import identity_of
+from bench.frame.standin import running_copies
 
 _PROBE: Final = 400
 _PROBES: Final = 3
 _IDLE_SECONDS: Final = 20.0
-_CHUNK: Final = 500
-_WRITES: Final = ("create", "update", "patch", "delete")
 
 
 async def measure(recorder: Recorder, sizes: Sequence[int]) -> None:
-    """Fill, start, rest, probe."""
+    """Fill, start, rest; then probe, in turns."""
     sizes = sorted(sizes)
-    async with embedded_fleet(workers=2) as fleet:
-        lives = Lives()
-        async with lives.following(fleet.clients):
+    async with AsyncExitStack() as stack:
+        fleets: dict[int, tuple[EmbeddedFleet, Lives]] = {}
+        for size in sizes:
+            fleet, lives = await stack.enter_async_context(embedded_fleet(workers=2)), Lives()
+            await stack.enter_async_context(lives.following(fleet.clients))
+            await fleet.dispatcher.stop()
+            await fill(recorder, fleet, size, lambda _: State.RUNNING)
+            await _restart(recorder, fleet, size)
+            await _idle(recorder, fleet, size)
             await _probe(fleet, lives, "warm-up")
-            costs: dict[int, float] = {}
-            for before, size in zip((0, *sizes), sizes, strict=False):
-                await fleet.dispatcher.stop()
-                await _fill(recorder, fleet, before, size)
-                await _restart(recorder, fleet, size)
-                await _idle(recorder, fleet, size)
-                memory = resident_bytes(fleet.dispatcher.pid)
-                recorder.figure("memory of the dispatcher", size, memory / 1e6, "MB")
-                probes = [await _probe(fleet, lives, f"probe-{size}-{number}") for number in range(_PROBES)]
-                costs[size] = min(probes)  # whatever else the machine does only adds to it
-                recorder.figure("CPU seconds for 1,000 Jobs", size, costs[size] * 1000, "s")
-                recorder.ratio("cost of a Job : that with the fewest", size, costs[size] / costs[sizes[0]])
-
-
-async def _fill(recorder: Recorder, fleet: EmbeddedFleet, before: int, size: int) -> None:
-    """More Jobs that run for ever: assigned, copied, and mirrored as running."""
-    origin = await identity_of(fleet.management)
-    workers = list(fleet.workers)
-    running, _ = statuses()
-
-    async def one(number: int) -> None:
-        job, name, worker = a_job(f"live-{number}"), f"live-{number}", workers[number % len(workers)]
-        job["spec"]["suspend"] = False
-        job["metadata"]["annotations"] = {CLUSTER_ANNOTATION: worker, ATTEMPT_ANNOTATION: "1"}
-        made = await fleet.management.create(JOBS, job, NAMESPACE)
-        there = fleet.workers[worker]
-        await there.create(JOBS, make_copy(made, origin=origin, attempt=1), NAMESPACE)
-        for client in (there, fleet.management):
-            await client.patch(JOBS, name, {"status": running}, NAMESPACE, subresource="status")
-
-    for first in range(before, size, _CHUNK):
-        async with asyncio.TaskGroup() as group:
-            for number in range(first, min(size, first + _CHUNK)):
-                group.create_task(one(number))
-        if first and first % 5000 == 0:
-            recorder.say(f"{first:,} of {size:,} are there")
+            recorder.figure("memory of the dispatcher", size, resident_bytes(fleet.dispatcher.pid) / 1e6, "MB")
+            fleets[size] = fleet, lives
+        costs: dict[int, list[float]] = {size: [] for size in sizes}
+        for number in range(_PROBES):
+            for size in sizes if number % 2 == 0 else reversed(sizes):
+                costs[size].append(await _probe(*fleets[size], f"probe-{number}"))
+            recorder.say(f"probe {number + 1} of {_PROBES} is over")
+    for size in sizes:
+        least = min(costs[size])  # whatever else the machine does only adds to it
+        recorder.figure("CPU seconds for 1,000 Jobs", size, least * 1000, "s")
+        recorder.ratio("cost of a Job : that with the fewest", size, least / min(costs[sizes[0]]))
 
 
 async def _probe(fleet: EmbeddedFleet, lives: Lives, prefix: str) -> float:
@@ -81,33 +60,25 @@ async def _probe(fleet: EmbeddedFleet, lives: Lives, prefix: str) -> float:
         await create_all(fleet.management, [a_job(name) for name in names])
         ended, gone = lives.ended[MANAGEMENT], lives.gone
         await lives.until(lambda: all(name in ended and name in gone for name in names), "the probe's copies are gone")
-        await _quiet(fleet)
+        await quiet(fleet)
     cost = fleet.meter.since(before).cpu[DISPATCHER] / _PROBE
     async with asyncio.TaskGroup() as group:
         for name in names:
             group.create_task(delete_one(fleet.management, name))
-    await _quiet(fleet)
+    await quiet(fleet)
     return cost
-
-
-async def _quiet(fleet: EmbeddedFleet) -> None:
-    """Until we ask for nothing more: events, and the status of our own objects, are written behind the work."""
-    before: dict[Asked, int] = {}
-    while _work(_difference(before, after := await fleet.servers.requests())):
-        before = after
-        await asyncio.sleep(1.5)
 
 
 async def _idle(recorder: Recorder, fleet: EmbeddedFleet, size: int) -> None:
     """What is asked for when nothing happens."""
     await asyncio.sleep(6)  # the numbers in the status of our own objects are written every few seconds
-    await _quiet(fleet)
+    await quiet(fleet)
     before, spent = await fleet.servers.requests(), cpu_seconds(fleet.dispatcher.pid)
     await asyncio.sleep(_IDLE_SECONDS)
     after = await fleet.servers.requests()
     spent = cpu_seconds(fleet.dispatcher.pid) - spent
-    asked = _difference(before, after)
-    recorder.ratio("idle: requests beyond upkeep", size, sum(_work(asked).values()))
+    asked = difference(before, after)
+    recorder.ratio("idle: requests beyond upkeep", size, sum(work(asked).values()))
     recorder.figure("idle: all requests", size, sum(asked.values()) / _IDLE_SECONDS, "/s")
     recorder.figure("idle: CPU time", size, spent / _IDLE_SECONDS * 1000, "ms/s")
     rows = [(key.cluster, key.verb, key.resource, count / _IDLE_SECONDS) for key, count in sorted(asked.items())]
@@ -115,38 +86,18 @@ async def _idle(recorder: Recorder, fleet: EmbeddedFleet, size: int) -> None:
     recorder.table(title, ("cluster", "verb", "resource", "a second"), rows)
 
 
-def _work(asked: dict[Asked, int]) -> dict[Asked, int]:
-    """Without upkeep, and without a WorkerCluster's lastContact: a heartbeat for people, about once a minute."""
-    contact = ("patch", "workerclusters/status")
-    return {key: n for key, n in asked.items() if not key.is_upkeep and (key.verb, key.resource) != contact}
-
-
 async def _restart(recorder: Recorder, fleet: EmbeddedFleet, size: int) -> None:
     """From the start of the process until it has looked at every Job."""
     before = await fleet.servers.requests()
     started = time.perf_counter()
     await fleet.dispatcher.start()
-    async with asyncio.timeout(300):
-        while not await _looked_at_all(fleet, size):
-            await asyncio.sleep(0.25)
+    await looked_at(fleet, size)
     recorder.figure("restart, until every Job was looked at", size, time.perf_counter() - started, "s")
     recorder.figure("restart, CPU seconds", size, cpu_seconds(fleet.dispatcher.pid), "s")
     await asyncio.sleep(2)
-    asked = _difference(before, await fleet.servers.requests())
-    writes = sum(n for key, n in asked.items() if key.verb in _WRITES and key.resource.partition("/")[0] == "jobs")
+    asked = difference(before, await fleet.servers.requests())
+    writes = sum(n for key, n in asked.items() if key.is_write and key.resource.partition("/")[0] == "jobs")
     recorder.ratio("restart: writes to Jobs", size, writes)
-
-
-async def _looked_at_all(fleet: EmbeddedFleet, size: int) -> bool:
-    found = await fleet.dispatcher.metrics()
-    looked = sum(value for name, value in found.items() if name.startswith("controller_runtime_reconcile_total")
-                 and 'controller="management"' in name)  # fmt: skip
-    return looked >= size and not found.get('workqueue_depth{name="management"}', 1.0)
-
-
-def _difference(before: dict[Asked, int], after: dict[Asked, int]) -> dict[Asked, int]:
-    grown = {key: count - before.get(key, 0) for key, count in after.items() if key.who == OURS}
-    return {key: count for key, count in grown.items() if count}
 
 
 PART: Final = Part(

@@ -6,6 +6,7 @@ from the API servers' audit logs, so that nobody's own counting has to be truste
     spent = meter.since(before)
 """
 
+import asyncio
 import os
 import time
 from collections import Counter
@@ -29,6 +30,11 @@ class Asked(NamedTuple):
     who: str
     verb: str
     resource: str
+
+    @property
+    def is_write(self) -> bool:
+        """Something was to be changed."""
+        return self.verb in ("create", "update", "patch", "delete") and self.resource != "selfsubjectaccessreviews"
 
     @property
     def is_upkeep(self) -> bool:
@@ -119,6 +125,18 @@ class Meter:
 
     def _cpu(self) -> dict[str, float]:
         return {name: sum(map(cpu_seconds, pids)) for name, pids in self._pids().items()}
+
+
+async def settled(meter: Meter, begun: Mark) -> Spent:
+    """What was asked for until nobody asks for more: events come late."""
+    before = -1
+    while True:
+        spent = meter.since(begun)
+        count = sum(spent.asked().values())
+        if count == before:
+            return spent
+        before = count
+        await asyncio.sleep(3)
 
 
 def cpu_seconds(pid: int) -> float:

@@ -24,6 +24,7 @@ from multimirror.api.names import (
     PRIORITY_LABEL,
     QUEUE_LABEL,
     VERSION,
+    WAITS_FOR_ANNOTATION,
 )
 from multimirror.api.reading import SpecError
 from multimirror.api.resources import MIRROR_QUEUES, WORKER_CLUSTERS
@@ -48,6 +49,7 @@ __all__ = [
     "QUEUE_LABEL",
     "READY",
     "VERSION",
+    "WAITS_FOR_ANNOTATION",
     "WORKER_CLUSTERS",
     "Fence",
     "LostAction",

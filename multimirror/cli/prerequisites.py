@@ -55,7 +55,7 @@ def rights(namespace: str, *, lease: str | None, admission: bool) -> list[Right]
     written += [("mirrorqueues/status", GROUP), ("events", "")]
     wanted = [Right(verb, resource, group) for resource, group in followed for verb in ("list", "watch")]
     wanted += [Right("patch", resource, group) for resource, group in written]
-    wanted += [Right("get", "namespaces"), Right("create", "events")]
+    wanted += [Right("get", "namespaces"), Right("create", "events"), Right("list", "events")]
     wanted += [Right(verb, "secrets", namespace=namespace) for verb in ("list", "watch")]
     if lease is not None:
         wanted += [Right(verb, "leases", "coordination.k8s.io", namespace, lease) for verb in ("get", "update")]

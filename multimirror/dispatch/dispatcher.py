@@ -16,6 +16,7 @@ every write asks the guard first, which a leader's client carries.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -32,14 +33,16 @@ from multimirror.dispatch.lanes import Lanes
 from multimirror.dispatch.listening import Listening
 from multimirror.dispatch.options import DispatcherOptions
 from multimirror.dispatch.placing import Explanation
+from multimirror.dispatch.recalling import recall
 from multimirror.dispatch.reporting import Reporter
-from multimirror.dispatch.scheduler import Scheduler
+from multimirror.dispatch.scheduler import WAITING, Scheduler
 from multimirror.kube import Client, EventRecorder, WorkQueue
 from multimirror.workers import Access, Worker, Workers, identity_of
 
 COMPONENT: Final = "multimirror"
 _EVENTS_PER_SECOND: Final = 50.0
 _FIRST_CONTACT: Final = 8.0
+_FIRST_LOOK: Final = 30.0
 
 _log = structlog.get_logger(__name__)
 
@@ -130,9 +133,11 @@ class Dispatcher:
     async def work(self) -> None:
         """Decide and act until `stop`, or until cancelled. The caches have to be followed meanwhile."""
         await self.synced()
+        await recall(self._reader, COMPONENT, WAITING, self._known.originals, self._known.memory)
         self._known.begin()
         async with self._events, asyncio.TaskGroup() as group:
             reporter = group.create_task(self._reporter.run(), name="reporter")
+            first_look = group.create_task(self._first_look(), name="first look")
             scheduler = group.create_task(self._scheduler.run(), name="scheduler")
             self.ready.set()
             try:
@@ -142,6 +147,14 @@ class Dispatcher:
             finally:
                 self.ready.clear()
                 reporter.cancel()
+                first_look.cancel()
+
+    async def _first_look(self) -> None:
+        """Queues are counted when all Jobs were looked at; or so late that there is always another one."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_LOOK):
+                await self._lanes.looked()
+        self._reporter.counted()
 
     def stop(self) -> None:
         """Take up nothing more; `work` returns when what runs has come to its end."""

@@ -96,9 +96,13 @@ class Lanes:
         if lane is not None:
             lane.stop()
 
+    async def looked(self) -> None:
+        """Wait until every Job that wanted to be looked at has been."""
+        await self._management.queue.idle()
+
     async def idle(self) -> None:
         """Wait until every Job that wanted attention has had it (what waits for a time aside)."""
-        await self._management.queue.idle()
+        await self.looked()
         for lane in tuple(self._workers.values()):
             await lane.queue.idle()
 

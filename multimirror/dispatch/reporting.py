@@ -46,14 +46,20 @@ class Reporter:
         self._news = asyncio.Event()
         self._written: dict[str, tuple[str, float]] = {}
         self._count_at: dict[str, float] = {}
+        self._counted = False
         self._pause = options.report_seconds
 
     def wake(self) -> None:
         """Something may have changed."""
         self._news.set()
 
+    def counted(self) -> None:
+        """Every Job has been looked at: what is known of queues is all there is to know."""
+        self._counted = True
+        self.wake()
+
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until cancelled. Queues are reported on once they are `counted`: before, half of their Jobs are missing."""
         while True:
             try:
                 async with asyncio.timeout(self._options.report_seconds):
@@ -66,7 +72,7 @@ class Reporter:
             for cluster in clusters:
                 await self._write(WORKER_CLUSTERS, cluster, self._cluster_status(cluster))
                 await asyncio.sleep(0)  # fifty of them at a stretch would keep a Job waiting
-            for queue in self._known.queues.list():
+            for queue in self._known.queues.list() if self._counted else ():
                 await self._write(MIRROR_QUEUES, queue, self._queue_status(queue))
             await asyncio.sleep(min(1.0, self._options.report_seconds))
 

@@ -19,6 +19,7 @@ from multimirror.api import (
     CLUSTER_ANNOTATION,
     HOLD_ANNOTATION,
     LEASE_ANNOTATION,
+    WAITS_FOR_ANNOTATION,
     MirrorQueueSpec,
 )
 from multimirror.batch import Json
@@ -36,6 +37,8 @@ from multimirror.workers import JOBS
 _log = structlog.get_logger(__name__)
 _SHORTEST_PAUSE: Final = 0.005
 _TOLD_PER_PASS: Final = 100
+WAITING: Final = "Waiting"
+"""The reason of the events about Jobs that wait."""
 
 
 class Scheduler:
@@ -148,7 +151,8 @@ class Scheduler:
             return False
         notes.told = explanation.reason
         kind = "Warning" if explanation.reason in {"NeverFits", "Invalid", "QueueMissing", "NotAllowed"} else "Normal"
-        self._events.event(job, "Waiting", str(explanation), type=kind)  # type: ignore[arg-type] # one of the two
+        about = {WAITS_FOR_ANNOTATION: explanation.reason}
+        self._events.event(job, WAITING, str(explanation), type=kind, annotations=about)  # type: ignore[arg-type] # one of the two
         return True
 
     async def _assign(self, uid: str) -> None:

@@ -23,7 +23,7 @@ from .errors import (
     Unauthorized,
     Unreachable,
 )
-from .events import EventRecorder
+from .events import EVENTS, EventRecorder
 from .health import HealthServer
 from .informer import Change, Informer
 from .informers import Informers
@@ -40,6 +40,7 @@ from .watch import WatchEvent
 
 __all__ = [
     "BULK",
+    "EVENTS",
     "LIVE",
     "AlreadyExists",
     "ApiError",

@@ -9,7 +9,7 @@ Events are a help for people, not a record: state belongs into the object's stat
 import asyncio
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
@@ -64,6 +64,7 @@ class _Event:
     message: str
     first: str
     last: str
+    annotations: Mapping[str, str]
     count: int = 1
     written: str | None = None  # the name of its Event object
 
@@ -105,8 +106,12 @@ class EventRecorder:
         message: str,
         *,
         type: Literal["Normal", "Warning"] = "Normal",  # noqa: A002
+        annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """Tell the users of `about` (as the API gave it) what happened: a CamelCase reason, and a message in words."""
+        """Tell the users of `about` (as the API gave it) what happened: a CamelCase reason, and a message in words.
+
+        `annotations` are for programs that read the event.
+        """
         message = message if len(message) <= _LONGEST_MESSAGE else message[: _LONGEST_MESSAGE - 3] + "..."
         uid = about["metadata"].get("uid", "")
         key = (uid, type, reason, message)
@@ -128,7 +133,7 @@ class EventRecorder:
             known.last = now
             self._pending[key] = known
         else:
-            self._pending[key] = _Event(about, type, reason, message, now, now)
+            self._pending[key] = _Event(about, type, reason, message, now, now, annotations or {})
         self._idle.clear()
         self._news.set()
 
@@ -199,7 +204,7 @@ class EventRecorder:
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": name, "namespace": namespace},
+            "metadata": {"name": name, "namespace": namespace, "annotations": dict(event.annotations)},
             "involvedObject": {field: value for field, value in involved.items() if value},
             "reason": event.reason,
             "message": event.message,

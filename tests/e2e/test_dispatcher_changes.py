@@ -13,6 +13,7 @@ from multimirror.api import (
     QUEUE_LABEL,
 )
 from tests.e2e.dispatching import (
+    EVENTS,
     JOBS,
     NAMESPACES,
     SECRETS,
@@ -177,3 +178,22 @@ async def test_a_worker_that_is_no_longer_cordoned_takes_the_jobs_that_wait(stag
         await stage.event("Waiting", "cordoned")
         await stage.set_worker(second, cordoned=False)
         assert cluster_of(await stage.done()) == second
+
+
+async def test_a_restarted_dispatcher_does_not_repeat_why_jobs_wait(stage: Stage) -> None:
+    await stage.set_queue(quota={"jobs": 1})
+    async with stage.dispatcher():
+        await stage.submit("first", never_finish="true")
+        await stage.until(running, "first")
+        await stage.submit("second")
+        told = await stage.event("Waiting", "as many as its quota allows", "second")
+    async with stage.dispatcher():
+        await stage.submit("third")
+        await stage.event("Waiting", "as many as its quota allows", "third")  # decided in the same pass as the second
+        about = "reason=Waiting,involvedObject.name=second"
+        events = (await stage.management.list(EVENTS, stage.namespace, field_selector=about)).items
+        assert [(event["metadata"]["name"], event["count"]) for event in events] == [(told["metadata"]["name"], 1)]
+        for worker in stage.workers:
+            await stage.set_worker(worker, cordoned=True)
+        await stage.set_queue(quota=None)
+        await stage.event("Waiting", "no worker cluster can take it now", "second")
