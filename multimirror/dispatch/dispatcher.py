@@ -35,7 +35,7 @@ from multimirror.dispatch.options import DispatcherOptions
 from multimirror.dispatch.placing import Explanation
 from multimirror.dispatch.recalling import recall
 from multimirror.dispatch.reporting import Reporter
-from multimirror.dispatch.scheduler import WAITING, Scheduler
+from multimirror.dispatch.scheduler import Scheduler
 from multimirror.kube import Client, EventRecorder, WorkQueue
 from multimirror.workers import Access, Worker, Workers, identity_of
 
@@ -133,7 +133,7 @@ class Dispatcher:
     async def work(self) -> None:
         """Decide and act until `stop`, or until cancelled. The caches have to be followed meanwhile."""
         await self.synced()
-        await recall(self._reader, COMPONENT, WAITING, self._known.originals, self._known.memory)
+        await recall(self._reader, COMPONENT, self._known.originals, self._known.memory)
         self._known.begin()
         async with self._events, asyncio.TaskGroup() as group:
             reporter = group.create_task(self._reporter.run(), name="reporter")

@@ -18,9 +18,9 @@ _PAGE: Final = 1000
 _PATIENCE: Final = 5.0
 
 
-async def recall(client: Client, component: str, reason: str, originals: Originals, memory: Memory) -> None:
+async def recall(client: Client, component: str, originals: Originals, memory: Memory) -> None:
     """Note the newest reason that each Job's user was told by `component`."""
-    chosen = f"reason={reason},reportingComponent={component}"
+    chosen = f"reason=Waiting,reportingComponent={component}"
     try:
         found = await client.list(EVENTS, field_selector=chosen, limit=_PAGE, timeout=_PATIENCE)
     except KubeError as error:

@@ -37,8 +37,6 @@ from multimirror.workers import JOBS
 _log = structlog.get_logger(__name__)
 _SHORTEST_PAUSE: Final = 0.005
 _TOLD_PER_PASS: Final = 100
-WAITING: Final = "Waiting"
-"""The reason of the events about Jobs that wait."""
 
 
 class Scheduler:
@@ -152,7 +150,7 @@ class Scheduler:
         notes.told = explanation.reason
         kind = "Warning" if explanation.reason in {"NeverFits", "Invalid", "QueueMissing", "NotAllowed"} else "Normal"
         about = {WAITS_FOR_ANNOTATION: explanation.reason}
-        self._events.event(job, WAITING, str(explanation), type=kind, annotations=about)  # type: ignore[arg-type] # one of the two
+        self._events.event(job, "Waiting", str(explanation), type=kind, annotations=about)  # type: ignore[arg-type] # one of the two
         return True
 
     async def _assign(self, uid: str) -> None:

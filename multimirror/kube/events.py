@@ -201,10 +201,11 @@ class EventRecorder:
             "uid": about.get("uid"),
             "resourceVersion": about.get("resourceVersion"),
         }
+        annotations = {"annotations": dict(event.annotations)} if event.annotations else {}
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": name, "namespace": namespace, "annotations": dict(event.annotations)},
+            "metadata": {"name": name, "namespace": namespace, **annotations},
             "involvedObject": {field: value for field, value in involved.items() if value},
             "reason": event.reason,
             "message": event.message,
