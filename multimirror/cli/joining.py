@@ -24,7 +24,7 @@ from multimirror.cli.progress import say
 from multimirror.cli.reaching import stored_identity
 from multimirror.kube import AlreadyExists, ApiError, Client, Connection, Forbidden, KubeError, NotFound, Unauthorized
 from multimirror.kube.kubeconfig import Access, parse_strict
-from multimirror.workers.checking import Facts, check, heartbeat, identity_of
+from multimirror.workers.checking import Facts, check, identity_of, version_of
 
 ACCOUNT: Final = ("multimirror-system", "multimirror")
 TOKEN_SECRET: Final = "multimirror-token"  # noqa: S105 - the name of a Secret
@@ -55,12 +55,12 @@ async def join(management: Client, worker: Client, access: Access, wish: Wish, s
     """Make the cluster behind `worker` a worker of that name; returns when the WorkerCluster is there."""
     existing = await _existing(management, wish.name)
     namespaces = _namespaces(wish, existing)
-    identity, answer = await asyncio.gather(identity_of(worker), heartbeat(worker))
+    identity, version = await asyncio.gather(identity_of(worker), version_of(worker))
     await _check_identity(management, identity, wish)
     if existing is not None and await stored_identity(management, wish.name, system) not in {None, identity}:
         remedy = f"Choose another name, or `multimirror leave {wish.name}` first: its Jobs would be lost."
         raise CommandError(f"{wish.name} is the name of another cluster", remedy, code=Exit.REFUSED)
-    say(f"worker {wish.name}: Kubernetes {answer.version} at {wish.server or access.server}")
+    say(f"worker {wish.name}: Kubernetes {version} at {wish.server or access.server}")
     await _check_namespaces(worker, wish, namespaces)
     await _grant(worker, namespaces, account=not await _has_account(worker, wish))
     reference = _reference(existing, wish.name)

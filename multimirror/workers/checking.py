@@ -38,9 +38,10 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """An answer to the cheapest question that every account may ask."""
+    """An answer to the question which cluster it is."""
 
-    version: str
+    identity: str
+    """The uid of its kube-system namespace, which lives as long as the cluster does."""
     clock_ahead: float
     """By how much its clock is ahead of ours, in seconds. Its answer is a little old when we read it and names whole
     seconds, so this is too small by up to a second and the way here, and never too large. 0 where it does not say."""
@@ -48,8 +49,7 @@ class Heartbeat:
 
 async def check(client: Client, namespaces: Sequence[str] | None) -> Facts:
     """Ask. `namespaces`: where copies may go; None: everywhere."""
-    answer = await heartbeat(client)
-    identity = await identity_of(client)
+    version, answer = await version_of(client), await heartbeat(client)
     questions = [("jobs", "batch", verb, namespace) for namespace in namespaces or [""] for verb in _NEEDED]
     questions += [("namespaces", "", "list", ""), ("nodes", "", "list", "")]
     allowed = await asyncio.gather(*(_may(client, *question) for question in questions))
@@ -60,8 +60,8 @@ async def check(client: Client, namespaces: Sequence[str] | None) -> Facts:
         if not yes and group
     )
     return Facts(
-        answer.version,
-        identity,
+        version,
+        answer.identity,
         missing,
         sees_namespaces=answers["namespaces", "", "list", ""],
         sees_nodes=answers["nodes", "", "list", ""],
@@ -70,11 +70,29 @@ async def check(client: Client, namespaces: Sequence[str] | None) -> Facts:
 
 
 async def heartbeat(client: Client, seconds: float | None = None, clock: Callable[[], float] = time.time) -> Heartbeat:
-    """Ask, and wait at most so long."""
-    answer = await client.request("GET", "/version", timeout=seconds)
-    found = orjson.loads(answer.body)
-    version = str(found.get("gitVersion", "")) if isinstance(found, dict) else ""
-    return Heartbeat(version, clock_ahead(answer.headers.get("date"), clock()))
+    """Ask, and wait at most so long.
+
+    Any answer would show that it is there. This one is asked for because a cluster that was replaced behind the same
+    address answers everything else as if it were the old one, and its watches stay silent until its versions have
+    caught up with ours.
+    """
+    answer = await client.request("GET", NAMESPACES.path(None, "kube-system"), timeout=seconds)
+    try:
+        identity = str(orjson.loads(answer.body)["metadata"]["uid"])
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise BadAnswer("the answer about namespace kube-system has no uid", cluster=client.cluster) from error
+    return Heartbeat(identity, clock_ahead(answer.headers.get("date"), clock()))
+
+
+async def identity_of(client: Client) -> str:
+    """Which cluster it is."""
+    return (await heartbeat(client)).identity
+
+
+async def version_of(client: Client) -> str:
+    """As `kubectl version` shows it; empty where it does not say."""
+    found = orjson.loads((await client.request("GET", "/version")).body)
+    return str(found.get("gitVersion", "")) if isinstance(found, dict) else ""
 
 
 def clock_ahead(date: str | None, now: float) -> float:
@@ -83,19 +101,6 @@ def clock_ahead(date: str | None, now: float) -> float:
         return parsedate_to_datetime(date).timestamp() - now if date is not None else 0.0
     except (ValueError, OverflowError):
         return 0.0
-
-
-async def identity_of(client: Client, seconds: float | None = None) -> str:
-    """Which cluster it is: the uid of its kube-system namespace, which lives as long as the cluster does.
-
-    Asked with every heartbeat: a cluster that was replaced behind the same address answers everything else as if it
-    were the old one, and its watches stay silent until its versions have caught up with ours.
-    """
-    answer = await client.request("GET", NAMESPACES.path(None, "kube-system"), timeout=seconds)
-    try:
-        return str(orjson.loads(answer.body)["metadata"]["uid"])
-    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-        raise BadAnswer("the answer about namespace kube-system has no uid", cluster=client.cluster) from error
 
 
 async def _may(client: Client, resource: str, group: str, verb: str, namespace: str) -> bool:

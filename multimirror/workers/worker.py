@@ -7,6 +7,7 @@ limits, caches, tasks. One that hangs makes nobody else wait.
 
 import asyncio
 import time
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
@@ -16,7 +17,7 @@ import structlog
 from multimirror.batch import Json
 from multimirror.kube import ApiError, Change, ConfigError, Connection
 from multimirror.kube.backoff import Backoff
-from multimirror.workers.checking import heartbeat, identity_of
+from multimirror.workers.checking import heartbeat
 from multimirror.workers.session import Needs, Session
 from multimirror.workers.state import WorkerState
 
@@ -160,10 +161,10 @@ class Worker:
 
     async def _follow(self, session: Session) -> None:
         """Heartbeats until they fail, or until something about the worker is to be different."""
-        misses = 0
+        misses, wait = 0, self._pulse.period * _phase(self.name)
         while True:
             try:
-                async with asyncio.timeout(self._pulse.period if misses == 0 else self._pulse.period / 4):
+                async with asyncio.timeout(wait):
                     await self._poked.wait()
             except TimeoutError:
                 pass
@@ -173,16 +174,16 @@ class Worker:
             started = asyncio.get_running_loop().time()
             try:
                 answer = await heartbeat(session.client, self._pulse.patience, self._clock)
-                identity = await identity_of(session.client, self._pulse.patience)
             except ApiError:
                 misses += 1
                 if misses >= self._pulse.misses:
                     raise
+                wait = self._pulse.period / 4
                 continue
-            if identity != session.facts.identity:
+            if answer.identity != session.facts.identity:
                 self._renew("Replaced", "another cluster answers at its address now")
                 return
-            misses = 0
+            misses, wait = 0, self._pulse.period
             latency = asyncio.get_running_loop().time() - started
             self.state = replace(
                 self.state, last_contact=self._clock(), latency=latency, clock_ahead=answer.clock_ahead
@@ -239,6 +240,11 @@ class Worker:
     def copies(self, uid: str) -> list[Json]:
         """What its cache holds of one Job; nothing while it is not connected."""
         return self.session.copies(uid) if self.session is not None else []
+
+
+def _phase(name: str) -> float:
+    """When in the period its heart beats: fifty workers that were connected together do not all beat together."""
+    return zlib.crc32(name.encode()) / 2**32
 
 
 def _reason(error: ApiError | TimeoutError) -> str:
