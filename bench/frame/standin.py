@@ -30,6 +30,7 @@ async def running_copies(workers: dict[str, Client]) -> AsyncIterator[None]:
 
             informer.add_handler(added)
             await stack.enter_async_context(informer)
+            await informer.synced()  # or the first copies would be taken for those that were there before
             group.create_task(controller.run())
             stack.callback(controller.stop)
         yield
