@@ -17,7 +17,7 @@ import orjson
 from multimirror.api import WORKER_CLUSTERS, SpecError, WorkerClusterSpec
 from multimirror.batch import Json
 from multimirror.cli import kinds, tokens
-from multimirror.cli.applying import apply
+from multimirror.cli.applying import apply, apply_all
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.cli.manifests import manifest
 from multimirror.cli.progress import say
@@ -71,7 +71,7 @@ async def join(management: Client, worker: Client, access: Access, wish: Wish, s
         problem = f"the account may not {', '.join(facts.missing)} on worker {wish.name}"
         raise CommandError(problem, "Does something on that cluster take its roles away?", code=Exit.REFUSED)
     secret = tokens.secret_of(reference[0], kubeconfig, reference[1])
-    await apply(management, [secret], system)
+    await apply(management, secret, system)
     say(f"stored its kubeconfig in Secret {system}/{reference[0]}, {_until(parse_strict(kubeconfig))}")
     await _write(management, wish, existing, reference)
 
@@ -134,14 +134,14 @@ async def _has_account(worker: Client, wish: Wish) -> bool:
 
 async def _grant(worker: Client, namespaces: Mapping[str, str] | None, *, account: bool) -> None:
     documents = manifest("worker/worker.yaml")
-    await apply(worker, [each for each in documents if account or each["kind"] != "ServiceAccount"])
+    await apply_all(worker, [each for each in documents if account or each["kind"] != "ServiceAccount"])
     if namespaces is None:
-        await apply(worker, manifest("worker/all-namespaces.yaml"))
+        await apply_all(worker, manifest("worker/all-namespaces.yaml"))
         say("made the account multimirror there; it may run Jobs in every namespace")
         return
     binding = manifest("worker/namespace.yaml")
     for name in sorted(namespaces.values()):
-        await apply(worker, binding, name)
+        await apply_all(worker, binding, name)
     wanted = sorted(namespaces.values())
     say(f"made the account multimirror there; it may run Jobs in {', '.join(wanted)}")
     for where in await _granted_before(worker, set(wanted)):
@@ -230,7 +230,7 @@ async def _lasting_token(worker: Client) -> str | None:
         },
     }
     try:
-        await apply(worker, [secret])
+        await apply(worker, secret)
         async with asyncio.timeout(5.0):
             while True:
                 found = tokens.kubeconfig_in(await worker.get(kinds.SECRETS, TOKEN_SECRET, namespace), "token")
@@ -279,7 +279,7 @@ async def _system_namespace(management: Client, system: str) -> None:
     except NotFound:
         labels = {"app.kubernetes.io/part-of": "multimirror"}
         await apply(
-            management, [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": system, "labels": labels}}]
+            management, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": system, "labels": labels}}
         )
 
 

@@ -15,30 +15,54 @@ CLUSTER_ROLE_BINDINGS: Final = Resource(_RBAC, "v1", "clusterrolebindings", "Clu
 CRDS: Final = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
+DEPLOYMENTS: Final = Resource("apps", "v1", "deployments", "Deployment")
+DISRUPTION_BUDGETS: Final = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 EVENTS: Final = Resource("", "v1", "events", "Event")
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 MUTATING_POLICIES: Final = Resource(
     _ADMISSION, "v1", "mutatingadmissionpolicies", "MutatingAdmissionPolicy", namespaced=False
 )
+MUTATING_POLICY_BINDINGS: Final = Resource(
+    _ADMISSION, "v1", "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", namespaced=False
+)
+MUTATING_WEBHOOKS: Final = Resource(
+    _ADMISSION, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", namespaced=False
+)
+NETWORK_POLICIES: Final = Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy")
 PODS: Final = Resource("", "v1", "pods", "Pod")
 ROLES: Final = Resource(_RBAC, "v1", "roles", "Role")
 ROLE_BINDINGS: Final = Resource(_RBAC, "v1", "rolebindings", "RoleBinding")
 SECRETS: Final = Resource("", "v1", "secrets", "Secret")
+SERVICES: Final = Resource("", "v1", "services", "Service")
+VALIDATING_POLICIES: Final = Resource(
+    _ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False
+)
+VALIDATING_POLICY_BINDINGS: Final = Resource(
+    _ADMISSION, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", namespaced=False
+)
 
 __all__ = [
     "ACCOUNTS",
     "CLUSTER_ROLES",
     "CLUSTER_ROLE_BINDINGS",
     "CRDS",
+    "DEPLOYMENTS",
+    "DISRUPTION_BUDGETS",
     "EVENTS",
     "JOBS",
     "LEASES",
     "MIRROR_QUEUES",
     "MUTATING_POLICIES",
+    "MUTATING_POLICY_BINDINGS",
+    "MUTATING_WEBHOOKS",
     "NAMESPACES",
+    "NETWORK_POLICIES",
     "PODS",
     "ROLES",
     "ROLE_BINDINGS",
     "SECRETS",
+    "SERVICES",
+    "VALIDATING_POLICIES",
+    "VALIDATING_POLICY_BINDINGS",
     "WORKER_CLUSTERS",
 ]

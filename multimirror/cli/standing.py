@@ -18,17 +18,15 @@ from clusters.fleet import Fleet, Kubeconfig
 from multimirror.admission import NAMESPACES, PATH, AdmissionServer, Registration, Webhook
 from multimirror.api import DEFAULT_QUEUE_LABEL, MIRROR_QUEUES, READY, WORKER_CLUSTERS, crds
 from multimirror.batch import Json, find_condition
+from multimirror.cli.applying import apply
 from multimirror.cli.connecting import SYSTEM_NAMESPACE
+from multimirror.cli.kinds import CRDS, SECRETS
 from multimirror.dispatch import Dispatcher, DispatcherOptions
 from multimirror.kube import ApiError, Change, Client, Connection, Informer, Resource
 from multimirror.workers import Pulse
 
 TEAM: Final = "default"
 """The namespace whose Jobs need no label."""
-_SECRETS: Final = Resource("", "v1", "secrets", "Secret")
-_CRDS: Final = Resource(
-    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
-)
 _PATIENCE: Final = 120.0
 _MANAGER: Final = "multimirror-fleet"
 
@@ -65,7 +63,7 @@ async def _installed(client: Client, address: str) -> AsyncIterator[None]:
     """Our kinds, our namespace, and admission."""
     await _apply(client, NAMESPACES, SYSTEM_NAMESPACE, {})
     for definition in crds():
-        await _apply(client, _CRDS, definition["metadata"]["name"], definition)
+        await _apply(client, CRDS, definition["metadata"]["name"], definition)
     for resource in (WORKER_CLUSTERS, MIRROR_QUEUES):
         await _served(client, resource)
     namespaces, queues = Informer(client, NAMESPACES), Informer(client, MIRROR_QUEUES)
@@ -90,7 +88,7 @@ async def _served(client: Client, resource: Resource) -> None:
 async def _join(client: Client, fleet: Fleet, how: Standing) -> None:
     for name, cluster in fleet.workers.items():
         data = base64.b64encode(orjson.dumps(how.ways.get(name, cluster.kubeconfig))).decode()
-        await _apply(client, _SECRETS, name, {"data": {"kubeconfig": data}}, SYSTEM_NAMESPACE)
+        await _apply(client, SECRETS, name, {"data": {"kubeconfig": data}}, SYSTEM_NAMESPACE)
         await _apply(client, WORKER_CLUSTERS, name, {"spec": {"kubeconfig": {"secret": {"name": name}}}})
     for name, spec in how.queues.items():
         await _apply(client, MIRROR_QUEUES, name, {"spec": spec})
@@ -123,4 +121,4 @@ async def _apply(client: Client, resource: Resource, name: str, obj: Json, names
         "kind": resource.kind,
         "metadata": {**obj.get("metadata", {}), "name": name},
     }
-    await client.patch(resource, name, whole, namespace, patch_type="apply", field_manager=_MANAGER, force=True)
+    await apply(client, whole, namespace, manager=_MANAGER)

@@ -1,19 +1,16 @@
 """Server-side apply of our own manifests: what changed, field by field, and what the server had to say about it."""
 
 import asyncio
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-import orjson
-
 from multimirror.batch import Json
+from multimirror.cli import applying
 from multimirror.cli.installation.wanting import KINDS
 from multimirror.kube import Client, NotFound
 
 FIELD_MANAGER: Final = "multimirror-install"
-_WARNING: Final = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 _SERVERS_OWN: Final = ("managedFields", "resourceVersion", "generation", "creationTimestamp", "uid")
 
 Done = Literal["created", "configured", "unchanged", "deleted"]
@@ -34,29 +31,15 @@ class Outcome:
 
 async def apply(client: Client, obj: Json, *, dry_run: bool = False) -> Outcome:
     """Bring one object to what it should be. Fields that we do not name stay as others have set them."""
-    resource, metadata = KINDS[obj["kind"]], obj["metadata"]
     before = await find(client, obj)
     if before is not None and obj["kind"] == "Namespace":
         return Outcome(before, "unchanged")  # it may be anybody's: ours only when it has to be made
     try:
-        response = await client.request(
-            "PATCH",
-            resource.path(metadata.get("namespace"), metadata["name"]),
-            {
-                "fieldManager": FIELD_MANAGER,
-                "force": True,
-                "fieldValidation": "Strict",
-                "dryRun": "All" if dry_run else None,
-            },
-            body=obj,
-            headers={"Content-Type": "application/apply-patch+yaml"},
-        )
+        after, told = await applying.apply(client, obj, manager=FIELD_MANAGER, dry_run=dry_run)
     except NotFound:
         if not dry_run or before is not None:
             raise
         return Outcome(obj, "created", checked=False)
-    after: Json = orjson.loads(response.body)
-    told = [text.replace('\\"', '"') for text in _WARNING.findall(response.headers.get("warning", ""))]
     if before is None:
         return Outcome(after, "created", warnings=told)
     changed = sorted(differences(_meaning(before), _meaning(after)))

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
 from multimirror.batch import Json
+from multimirror.cli import kinds
 from multimirror.cli.manifests import manifest
-from multimirror.kube import Resource
 
 Admission = Literal["webhook", "policies", "none"]
 Component = Literal["dispatcher", "builtin-controller"]
@@ -20,33 +20,25 @@ NAMESPACE: Final = "multimirror-system"
 """The one that the files were rendered for."""
 PART_OF: Final = "app.kubernetes.io/part-of"
 
-_ADMISSION: Final = "admissionregistration.k8s.io"
-_RBAC: Final = "rbac.authorization.k8s.io"
 KINDS: Final = {
     resource.kind: resource
     for resource in (  # in the order of installation: what is needed first comes first
-        Resource("", "v1", "namespaces", "Namespace", namespaced=False),
-        Resource(
-            "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
-        ),
-        Resource("", "v1", "serviceaccounts", "ServiceAccount"),
-        Resource(_RBAC, "v1", "clusterroles", "ClusterRole", namespaced=False),
-        Resource(_RBAC, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False),
-        Resource(_RBAC, "v1", "roles", "Role"),
-        Resource(_RBAC, "v1", "rolebindings", "RoleBinding"),
-        Resource("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy"),
-        Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget"),
-        Resource("", "v1", "services", "Service"),
-        Resource("apps", "v1", "deployments", "Deployment"),
-        Resource(_ADMISSION, "v1", "validatingadmissionpolicies", "ValidatingAdmissionPolicy", namespaced=False),
-        Resource(
-            _ADMISSION, "v1", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding", namespaced=False
-        ),
-        Resource(_ADMISSION, "v1", "mutatingadmissionpolicies", "MutatingAdmissionPolicy", namespaced=False),
-        Resource(
-            _ADMISSION, "v1", "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", namespaced=False
-        ),
-        Resource(_ADMISSION, "v1", "mutatingwebhookconfigurations", "MutatingWebhookConfiguration", namespaced=False),
+        kinds.NAMESPACES,
+        kinds.CRDS,
+        kinds.ACCOUNTS,
+        kinds.CLUSTER_ROLES,
+        kinds.CLUSTER_ROLE_BINDINGS,
+        kinds.ROLES,
+        kinds.ROLE_BINDINGS,
+        kinds.NETWORK_POLICIES,
+        kinds.DISRUPTION_BUDGETS,
+        kinds.SERVICES,
+        kinds.DEPLOYMENTS,
+        kinds.VALIDATING_POLICIES,
+        kinds.VALIDATING_POLICY_BINDINGS,
+        kinds.MUTATING_POLICIES,
+        kinds.MUTATING_POLICY_BINDINGS,
+        kinds.MUTATING_WEBHOOKS,
     )
 }
 """All kinds that there are in deploy/manifests."""
