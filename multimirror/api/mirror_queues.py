@@ -223,7 +223,7 @@ def status_schema() -> Schema:
         {
             "name": schema.text("The WorkerCluster."),
             "running": schema.whole("Jobs there that have not finished."),
-            "finished": schema.whole("Finished Jobs whose copies are still there."),
+            "finished": schema.whole("Finished Jobs that it had, and that are still on the management cluster."),
         },
         required=("name",),
     )

@@ -3,7 +3,7 @@
 The API cannot select Jobs by managedBy, so all are watched; of those that are not ours nothing but the name is kept.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -27,11 +27,11 @@ class Originals:
         self.informer.add_index(_BY_UID, self._uids)
         self.writes = OwnWrites(self.informer)
         self.ledger = Ledger()
-        self.finished: Counter[str] = Counter()
-        """Finished Jobs that are still there, by queue."""
+        self.finished: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        """Finished Jobs that are still there, by queue and by the worker that had them last ("": none)."""
         self._managed_by = managed_by
         self._namespaces = namespaces
-        self._ended: dict[str, str] = {}  # uid of a finished Job: its queue
+        self._ended: dict[str, tuple[str, str]] = {}  # uid of a finished Job: its queue and its worker
         self._assumed: dict[str, int] = {}  # uid: the attempt that was just sent
         self.on_change: Callable[[Change], None] = lambda _: None
         """Told of every change to one of our Jobs, after the books are up to date."""
@@ -88,10 +88,11 @@ class Originals:
         ended = job is not None and is_finished(job.get("status") or {})
         if ended and uid not in self._ended:
             assert job is not None
-            self._ended[uid] = queue = self.queue_of(job)
-            self.finished[queue] += 1
+            self._ended[uid] = queue, worker = self.queue_of(job), cluster_of(job) or ""
+            self.finished[queue][worker] += 1
         elif job is None and uid in self._ended:
-            self.finished[self._ended.pop(uid)] -= 1
+            queue, worker = self._ended.pop(uid)
+            self.finished[queue][worker] -= 1
 
     def _is_ours(self, job: Json) -> bool:
         return bool((job.get("spec") or {}).get("managedBy") == self._managed_by)

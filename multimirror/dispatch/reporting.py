@@ -154,15 +154,15 @@ class Reporter:
             now=format_time(moment(self._clock())),
             generation=generation,
         )
-        spread = ledger.spread(name)
+        finished = self._known.originals.finished[name]
         status: Json = {
             **{key: value for key, value in before.items() if key != "head"},
             "observedGeneration": generation,
             "conditions": found,
             "pending": pending,
             "running": running,
-            "finished": self._known.originals.finished[name],
-            "workers": [{"name": worker, "running": spread[worker]} for worker in sorted(spread) if spread[worker]],
+            "finished": finished.total(),
+            "workers": _by_worker(ledger.spread(name), finished),
         }
         head = self._scheduler.heads.get(name)
         if head is not None and pending:
@@ -173,6 +173,12 @@ class Reporter:
                 "message": str(head.explanation),
             }
         return status
+
+
+def _by_worker(running: Counter[str], finished: Counter[str]) -> list[Json]:
+    """Of each worker that has, or had, a Job of the queue that is still there."""
+    names = sorted(name for name in running | finished if name)
+    return [{"name": name, "running": running[name], "finished": finished[name]} for name in names]
 
 
 def _state_of(copy: Json) -> str:

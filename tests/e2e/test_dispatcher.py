@@ -309,8 +309,10 @@ async def test_jobs_of_a_cronjob_run_on_workers_and_their_success_is_seen(stage:
 
 
 async def test_the_queue_tells_how_it_is_doing(stage: Stage) -> None:
-    await stage.set_queue(quota={"jobs": 1})
+    await stage.set_queue(quota={"jobs": 1}, workers={"names": [next(iter(stage.workers))]})
     async with stage.dispatcher():
+        await stage.submit("earlier")
+        await stage.done("earlier")
         await stage.submit("first", never_finish="true")
         await stage.until(running, "first")
         await stage.submit("second")
@@ -322,3 +324,11 @@ async def test_the_queue_tells_how_it_is_doing(stage: Stage) -> None:
         queue = await until(stage.management, MIRROR_QUEUES, None, stage.queue, told)
         assert queue["status"]["head"]["job"] == f"{stage.namespace}/second"
         assert queue["status"]["head"]["reason"] == "QuotaExceeded"
+        assert queue["status"]["finished"] == 1
+        assert queue["status"]["workers"] == [{"name": next(iter(stage.workers)), "running": 1, "finished": 1}]
+
+        await stage.management.delete(JOBS, "earlier", stage.namespace, propagation="Background")
+        queue = await until(
+            stage.management, MIRROR_QUEUES, None, stage.queue, lambda queue: queue["status"]["finished"] == 0
+        )
+        assert queue["status"]["workers"] == [{"name": next(iter(stage.workers)), "running": 1, "finished": 0}]
