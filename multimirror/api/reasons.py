@@ -24,6 +24,11 @@ EVENTS: Final = {
         "Remove the annotation, or set spec.suspend to false.",
     ),
     "Assigned": Reason("The Job was given to a worker; the message says which, and how it compared.", "None."),
+    "AssignmentRefused": Reason(
+        "The management cluster does not let us write down where the Job goes: a policy or webhook, or a right "
+        "that the dispatcher's account lacks. It waits, and is tried again.",
+        "Put right what the message says; `multimirror run --check` compares the account's rights.",
+    ),
     "Refused": Reason(
         "A worker would not take the copy: a policy, a missing namespace, or a Job of that name that is not ours.",
         "None if another worker takes it; the one that refused is asked again after five minutes. Else put right on "
@@ -53,8 +58,10 @@ EVENTS: Final = {
         "Look at the copy on the worker: who writes its status?",
     ),
     "ManagedByIgnored": Reason(
-        "Another controller writes to this Job, although spec.managedBy names this one. It is not placed.",
-        "The management cluster must know spec.managedBy: Kubernetes 1.32 or newer.",
+        "Another controller writes to this Job, although spec.managedBy names this one. It is not placed; one that was "
+        "placed is suspended, and its copy deleted.",
+        "API server and kube-controller-manager of the management cluster must know spec.managedBy: Kubernetes 1.32 or "
+        "newer. Then create the Job again.",
     ),
     "NotManaged": Reason(
         "The Job asks for a queue, but spec.managedBy was not set when it was created. It runs on this cluster.",

@@ -45,6 +45,8 @@ from multimirror.workers import JOBS, Session, Worker
 _log = structlog.get_logger(__name__)
 _SOON = RequeueAfter(0.05)
 _LATER = RequeueAfter(2.0)
+_ASK_AGAIN = 300.0
+"""For a status that breaks a rule: mostly it always will, unless it is the rule of a policy that is put right."""
 
 
 class ManagementActor:
@@ -56,9 +58,9 @@ class ManagementActor:
     async def patch_status(self, job: Json, action: PatchStatus) -> RequeueAfter | None:
         """Write the status, unless the server has already said that it does not want it."""
         uid, worker = job["metadata"]["uid"], action.worker or ""
-        notes = self._memory.of(uid)
-        if notes.unwanted == action.status:
-            return None
+        notes, now = self._memory.of(uid), asyncio.get_running_loop().time()
+        if notes.unwanted == action.status and now < notes.unwanted_until:
+            return RequeueAfter(notes.unwanted_until - now)
         heard, notes.heard = notes.heard, None
         body = {"metadata": _exactly(job), "status": changes(job.get("status") or {}, action.status)}
         name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
@@ -67,11 +69,17 @@ class ManagementActor:
         except (Conflict, NotFound):
             notes.heard = heard
             raise  # our cache is behind, for who knows how long: back off
-        except Invalid as error:
-            notes.unwanted = action.status
-            metrics.STATUS_REFUSED.labels(worker, "server").inc()
-            self.tell(job, "StatusRefused", f"the API server refuses the status from worker {worker}: {error.message}")
-            return None
+        except (Invalid, Forbidden, BadRequest) as error:
+            if notes.unwanted != action.status:
+                notes.unwanted, notes.unwanted_until = action.status, 0.0
+                metrics.STATUS_REFUSED.labels(worker, "server").inc()
+                words = f"the API server refuses the status from worker {worker}: {error.message}"
+                self.tell(job, "StatusRefused", words)
+            if not isinstance(error, Invalid):
+                notes.heard = heard
+                raise  # a right that is missing, or somebody's policy: may be put right any moment, so back off
+            notes.unwanted_until = now + _ASK_AGAIN
+            return RequeueAfter(_ASK_AGAIN)
         self._originals.writes.wrote(answer)
         if is_finished(action.status):
             _log.info("finished", uid=uid, job=key_of(job), cluster=worker, phase=str(phase(action.status)))

@@ -25,6 +25,8 @@ class Notes:
     """Worker, attempt, and the status of a copy that was finished when it vanished."""
     unwanted: Json | None = None
     """The status that the API server would not take."""
+    unwanted_until: float = 0.0
+    """When it is asked again (the event loop's time)."""
     stubborn: Json | None = None
     """The fields of a copy that a worker would not take, or changed back."""
     heard: float | None = None

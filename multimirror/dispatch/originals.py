@@ -11,8 +11,8 @@ from multimirror.api import QUEUE_LABEL
 from multimirror.batch import Json, is_finished
 from multimirror.dispatch.ledger import Holding, Ledger
 from multimirror.dispatch.sizes import job_requests
-from multimirror.kube import Change, Client, Informer, Object, OwnWrites, drop_managed_fields
-from multimirror.mirror import attempt_of, cluster_of, queue_of
+from multimirror.kube import Change, Client, Informer, Object, OwnWrites
+from multimirror.mirror import attempt_of, cluster_of, queue_of, stock_writers
 from multimirror.workers import JOBS
 
 _BY_UID: Final = "uid"
@@ -101,9 +101,12 @@ class Originals:
         return [job["metadata"]["uid"]] if self._is_ours(job) else []
 
     def _trim(self, job: Object) -> Object:
-        if self._is_ours(job):
-            return drop_managed_fields(job)
         metadata = job["metadata"]
+        if self._is_ours(job):
+            writers = stock_writers(metadata.pop("managedFields", None))
+            if writers:
+                metadata["managedFields"] = writers
+            return job
         kept = {key: metadata[key] for key in _KEPT if key in metadata}
         queue = (metadata.get("labels") or {}).get(QUEUE_LABEL)
         if queue is not None:

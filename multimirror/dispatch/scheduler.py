@@ -29,7 +29,19 @@ from multimirror.dispatch.originals import Originals
 from multimirror.dispatch.placing import Explanation
 from multimirror.dispatch.planning import Outcome, plan
 from multimirror.dispatch.views import Candidate, WorkerView
-from multimirror.kube import ApiError, Client, Conflict, Controller, EventRecorder, NotFound, NotYet, key_of
+from multimirror.kube import (
+    ApiError,
+    BadRequest,
+    Client,
+    Conflict,
+    Controller,
+    EventRecorder,
+    Forbidden,
+    Invalid,
+    NotFound,
+    NotYet,
+    key_of,
+)
 from multimirror.mirror import attempt_of, cluster_of
 from multimirror.mirror.moments import seconds_of
 from multimirror.workers import JOBS
@@ -37,6 +49,8 @@ from multimirror.workers import JOBS
 _log = structlog.get_logger(__name__)
 _SHORTEST_PAUSE: Final = 0.005
 _TOLD_PER_PASS: Final = 100
+_PATIENCE: Final = 2
+"""So often an assignment may be refused before its user hears of it: an API server that starts refuses everything."""
 
 
 class Scheduler:
@@ -153,6 +167,12 @@ class Scheduler:
         self._events.event(job, "Waiting", str(explanation), type=kind, annotations=about)  # type: ignore[arg-type] # one of the two
         return True
 
+    def _tell_refusal(self, job: Json, words: str) -> None:
+        notes, message = self._memory.of(job["metadata"]["uid"]), f"the API server refuses the assignment: {words}"
+        if notes.told != message:
+            notes.told = message
+            self._events.event(job, "AssignmentRefused", message, type="Warning")
+
     async def _assign(self, uid: str) -> None:
         explanation = self._decided.get(uid)
         if explanation is None or explanation.chosen is None:
@@ -169,6 +189,10 @@ class Scheduler:
         except (Conflict, NotFound) as error:
             self._outdated[uid] = version
             raise NotYet(f"the cache does not show yet what became of Job {key_of(job)}") from error
+        except (Forbidden, Invalid, BadRequest) as error:
+            if self._writers.queue.failures(uid) >= _PATIENCE:
+                self._tell_refusal(job, error.message)
+            raise
         except ApiError as error:
             if error.outcome_unknown:
                 _log.warning("an assignment may or may not have been written", uid=uid, error=str(error))

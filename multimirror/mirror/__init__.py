@@ -22,6 +22,7 @@ from multimirror.mirror.marks import (
     lease_of,
     origin_uid,
     queue_of,
+    stock_writers,
 )
 
 __all__ = [
@@ -47,4 +48,5 @@ __all__ = [
     "lease_of",
     "origin_uid",
     "queue_of",
+    "stock_writers",
 ]

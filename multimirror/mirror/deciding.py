@@ -2,6 +2,7 @@
 
     gone, or being deleted  -> its copies go
     finished                -> copies that did not bring it about go now, the one that did after the queue's retention
+    run by somebody else    -> it is taken from its worker, suspended, and not placed
     not assigned            -> copies of earlier attempts go first, then it shows that it waits, then it is placed
     assigned                -> one copy on that worker: made, kept in step, mirrored; lost or vanished: another attempt
 
@@ -32,7 +33,7 @@ from multimirror.mirror.actions import (
 )
 from multimirror.mirror.endings import suspended_status, with_ending
 from multimirror.mirror.fence import deadline, fenced_out, first_deadline, may_resume, safe_after
-from multimirror.mirror.marks import Copy, attempt_of, cluster_of, is_held, lease_of
+from multimirror.mirror.marks import Copy, attempt_of, cluster_of, is_held, is_run_here, lease_of
 from multimirror.mirror.moments import moment, seconds_of
 
 LostPolicy = Literal["Redispatch", "Wait", "Fail"]
@@ -84,13 +85,9 @@ def decide(situation: Situation) -> list[Action]:
         return _deletions(situation.copies, "orphan")
     if is_finished(job.get("status") or {}):
         return _after_the_end(job, situation)
-    if attempt_of(job) == 0 and _touched_by_others(job):
-        message = (
-            "another controller writes to this Job, although spec.managedBy names this one; it is not placed. Does the "
-            "cluster's own Job controller know spec.managedBy (Kubernetes 1.32 and later)?"
-        )
-        return [Warn("ManagedByIgnored", message)]
     cluster, attempt = cluster_of(job), attempt_of(job)
+    if is_run_here(job) or (attempt == 0 and _touched_by_others(job)):
+        return _claimed(situation, cluster)
     # An attempt is made on one worker only: its copy is the copy, even if its cluster has got another name since.
     current = [c for c in situation.copies if c.attempt == attempt and cluster is not None]
     stale = [c for c in situation.copies if c not in current]
@@ -98,6 +95,18 @@ def decide(situation: Situation) -> list[Action]:
     if cluster is None:
         return actions + _unassigned(job, situation)
     return actions + _assigned(job, situation, cluster, current[0] if current else None)
+
+
+def _claimed(situation: Situation, cluster: str | None) -> list[Action]:
+    """Somebody else runs it, here: it is in two places, or would be. Suspended it is in none."""
+    if cluster is not None:
+        message = "another controller runs this Job, although spec.managedBy names this one; it is suspended"
+        return [Unassign("ManagedByIgnored", message)]
+    message = (
+        "another controller writes to this Job, although spec.managedBy names this one; it is not placed. Does the "
+        "cluster's own Job controller know spec.managedBy (Kubernetes 1.32 and later)?"
+    )
+    return [*_deletions(_within_reach(situation.copies, situation), "stale"), Warn("ManagedByIgnored", message)]
 
 
 # --- not assigned -----------------------------------------------------------------------------------------------------

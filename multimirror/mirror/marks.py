@@ -4,7 +4,9 @@ On the original: its queue (by its user), worker and attempt (by us). On a copy:
 attempt at it. A mark that cannot be read counts as absent: whoever breaks our marks gets a fresh attempt.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from multimirror import api
 from multimirror.api import (
@@ -17,6 +19,9 @@ from multimirror.api import (
     ORIGIN_UID_LABEL,
 )
 from multimirror.batch import Json
+
+_STOCK: Final = frozenset({"kube-controller-manager", "k3s"})
+"""How the API server calls those who carry Kubernetes' own Job controller, in managedFields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,20 @@ def queue_of(job: Json, namespace: Json | None) -> str | None:
     if queue is None and namespace is not None:
         queue = (namespace["metadata"].get("labels") or {}).get(DEFAULT_QUEUE_LABEL)
     return queue or None
+
+
+def stock_writers(managed_fields: Iterable[Json] | None) -> list[Json]:
+    """The entries by which Kubernetes' own Job controller has written a Job's status; of each, what tells."""
+    return [
+        {"manager": each["manager"], "subresource": "status"}
+        for each in managed_fields or ()
+        if each.get("subresource") == "status" and each.get("manager") in _STOCK
+    ]
+
+
+def is_run_here(job: Json) -> bool:
+    """This cluster's own Job controller works on it, although spec.managedBy names us: it does not know the field."""
+    return bool(stock_writers(job["metadata"].get("managedFields")))
 
 
 def origin_uid(copy: Json) -> str:

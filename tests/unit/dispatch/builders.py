@@ -90,6 +90,11 @@ class Builder:
         }
         return self
 
+    def run_here(self) -> Self:
+        """This cluster's own Job controller wrote to it."""
+        self.job["metadata"]["managedFields"] = [{"manager": "kube-controller-manager", "subresource": "status"}]
+        return self
+
     def deleting(self) -> Self:
         """It is on its way out."""
         self.job["metadata"]["deletionTimestamp"] = TIME

@@ -49,6 +49,21 @@ CASES = [
     pytest.param(situation(a_job().on("w1")), ["CreateCopy w1"], id="an assigned Job without a copy gets one"),
     pytest.param(situation(a_job().on("w1"), a_copy("w1")), [], id="a copy that has not begun has nothing to tell"),
     pytest.param(
+        situation(a_job().on("w1").started().run_here(), a_copy("w1").started()),
+        ["Unassign"],
+        id="a Job that the cluster's own controller runs too is taken from its worker",
+    ),
+    pytest.param(
+        situation(a_job().tried(1).run_here(), a_copy("w1").started()),
+        ["DeleteCopy w1", "Warn"],
+        id="then its copy goes, and it is not placed again",
+    ),
+    pytest.param(
+        situation(a_job().on("w1").finished().run_here(), a_copy("w1").started()),
+        ["DeleteCopy w1"],
+        id="whoever ended it: it has ended",
+    ),
+    pytest.param(
         situation(a_job().on("w1"), a_copy("w1").started()), ["PatchStatus"], id="a copy that started is mirrored"
     ),
     pytest.param(
