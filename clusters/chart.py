@@ -60,7 +60,8 @@ def copy_generated() -> None:
     """What the chart contains of the other generated files: a chart cannot look outside of itself."""
     for path in (DEPLOY / "crds").glob("*.yaml"):
         shutil.copy(path, CHART / "files" / "crds" / path.name)
-    shutil.copy(DEPLOY / "admission" / "policies.yaml", CHART / "files" / "policies.yaml")
+    for name in ("policies.yaml", "placement.yaml"):
+        shutil.copy(DEPLOY / "admission" / name, CHART / "files" / name)
 
 
 def main() -> None:

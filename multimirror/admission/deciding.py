@@ -17,13 +17,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from multimirror.api import (
-    ATTEMPT_ANNOTATION,
-    CLUSTER_ANNOTATION,
     DEFAULT_QUEUE_LABEL,
     HOLD_ANNOTATION,
-    LEASE_ANNOTATION,
     MANAGED_BY,
     ORIGIN_LABEL,
+    PLACEMENT_ANNOTATIONS,
     QUEUE_LABEL,
     MirrorQueueSpec,
     SpecError,
@@ -35,7 +33,6 @@ from multimirror.batch import Json
 Queues = Mapping[str, Json]
 """All MirrorQueues, by name."""
 _SHOWN: Final = 5
-_NOTED: Final = (CLUSTER_ANNOTATION, ATTEMPT_ANNOTATION, LEASE_ANNOTATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +172,7 @@ def _operations(job: Json, queue: str, manager: str) -> Iterable[Json]:
                 yield _add("/metadata/annotations", {HOLD_ANNOTATION: "true"})
     if spec.get("suspend") is not True:
         yield _add("/spec/suspend", value=True)
-    for key in _NOTED:
+    for key in PLACEMENT_ANNOTATIONS:
         if key in (annotations or {}):
             yield {"op": "remove", "path": f"/metadata/annotations/{_escaped(key)}"}
 

@@ -12,7 +12,7 @@ from typing import Final
 import yaml
 
 from multimirror.admission.registration import (
-    job_creation,
+    job_writes,
     labelled,
     on_its_own,
     unlabelled,
@@ -20,15 +20,13 @@ from multimirror.admission.registration import (
     with_default_queue,
 )
 from multimirror.api import (
-    ATTEMPT_ANNOTATION,
-    CLUSTER_ANNOTATION,
     CLUSTERS_ANNOTATION,
     DEFAULT_QUEUE_LABEL,
     HOLD_ANNOTATION,
-    LEASE_ANNOTATION,
     MANAGED_BY,
     MIRROR_QUEUES,
     ORIGIN_LABEL,
+    PLACEMENT_ANNOTATIONS,
     PRIORITY_LABEL,
     QUEUE_LABEL,
 )
@@ -77,18 +75,18 @@ def _mutating(name: str, match: Json, conditions: list[Json], mutations: list[Js
     spec = {
         "failurePolicy": "Fail",
         "reinvocationPolicy": "IfNeeded",
-        "matchConstraints": {"resourceRules": [job_creation()], **match},
+        "matchConstraints": {"resourceRules": [job_writes("CREATE")], **match},
         "matchConditions": conditions,
         "mutations": mutations,
     }
     binding = {"policyName": name}
-    return [_object("MutatingAdmissionPolicy", name, spec), _object("MutatingAdmissionPolicyBinding", name, binding)]
+    return [policy("MutatingAdmissionPolicy", name, spec), policy("MutatingAdmissionPolicyBinding", name, binding)]
 
 
 def _validating(name: str, validations: list[Json], *, params: bool = False) -> list[Json]:
     spec: Json = {
         "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [job_creation()], "objectSelector": labelled()},
+        "matchConstraints": {"resourceRules": [job_writes("CREATE")], "objectSelector": labelled()},
         "validations": validations,
     }
     binding: Json = {"policyName": name, "validationActions": ["Deny"]}
@@ -96,12 +94,13 @@ def _validating(name: str, validations: list[Json], *, params: bool = False) -> 
         spec["paramKind"] = {"apiVersion": MIRROR_QUEUES.api_version, "kind": MIRROR_QUEUES.kind}
         binding["paramRef"] = {"selector": {}, "parameterNotFoundAction": "Allow"}
     return [
-        _object("ValidatingAdmissionPolicy", name, spec),
-        _object("ValidatingAdmissionPolicyBinding", name, binding),
+        policy("ValidatingAdmissionPolicy", name, spec),
+        policy("ValidatingAdmissionPolicyBinding", name, binding),
     ]
 
 
-def _object(kind: str, name: str, spec: Json) -> Json:
+def policy(kind: str, name: str, spec: Json) -> Json:
+    """A policy, or its binding."""
     return {
         "apiVersion": f"{_GROUP}/v1",
         "kind": kind,
@@ -127,7 +126,7 @@ def _hold() -> Json:
 def _forget_placement() -> list[Json]:
     """A placement on a new Job is another Job's."""
     removals = []
-    for key in (CLUSTER_ANNOTATION, ATTEMPT_ANNOTATION, LEASE_ANNOTATION):
+    for key in PLACEMENT_ANNOTATIONS:
         path = f"'/metadata/annotations/' + jsonpatch.escapeKey('{key}')"
         has = f"has(object.metadata.annotations) && '{key}' in object.metadata.annotations"
         expression = f"{has} ? [JSONPatch{{op: 'remove', path: {path}}}] : []"
@@ -138,26 +137,26 @@ def _forget_placement() -> list[Json]:
 def _validations(manager: str) -> list[Json]:
     clusters = f"object.metadata.annotations['{CLUSTERS_ANNOTATION}']"
     return [
-        _validation(f"{_QUEUE} != ''", f"the label {QUEUE_LABEL} is empty: name a queue, or remove the label"),
-        _validation(
+        validation(f"{_QUEUE} != ''", f"the label {QUEUE_LABEL} is empty: name a queue, or remove the label"),
+        validation(
             f"has(object.spec.managedBy) && object.spec.managedBy == '{manager}'",
             f"Jobs in a queue are managed by {manager}: remove spec.managedBy (it will be set), "
             f"or remove the label {QUEUE_LABEL}",
         ),
-        _validation(
+        validation(
             "has(object.spec.suspend) && object.spec.suspend",
             "Jobs in a queue are created suspended; something set spec.suspend back",
         ),
-        _validation(
+        validation(
             f"!('{ORIGIN_LABEL}' in object.metadata.labels)",
             f"the label {ORIGIN_LABEL} is kept for copies that multimirror makes: remove it",
         ),
-        _validation(
+        validation(
             f"!('{PRIORITY_LABEL}' in object.metadata.labels)"
             f" || object.metadata.labels['{PRIORITY_LABEL}'].matches('^[0-9]{{1,9}}$')",
             f"metadata.labels[{PRIORITY_LABEL}]: must be a whole number from 0 to 999999999",
         ),
-        _validation(
+        validation(
             f"!has(object.metadata.annotations) || !('{CLUSTERS_ANNOTATION}' in object.metadata.annotations)"
             f" || {clusters}.split(',').all(name, name.trim().matches('^{_SUBDOMAIN}$'))",
             f"metadata.annotations[{CLUSTERS_ANNOTATION}]: must be names of worker clusters separated by commas",
@@ -188,5 +187,6 @@ def _namespace_rule() -> Json:
     }
 
 
-def _validation(expression: str, message: str) -> Json:
+def validation(expression: str, message: str) -> Json:
+    """A rule, and what is said to those who break it."""
     return {"expression": expression, "message": message, "reason": "Forbidden"}

@@ -90,7 +90,7 @@ class Registration:
         return {
             "name": name,
             "clientConfig": client,
-            "rules": [job_creation()],
+            "rules": [job_writes("CREATE")],
             "admissionReviewVersions": ["v1"],
             "sideEffects": "None",
             "failurePolicy": "Fail",
@@ -100,12 +100,12 @@ class Registration:
         }
 
 
-def job_creation() -> Json:
-    """The rule that matches the creation of Jobs."""
+def job_writes(*operations: str) -> Json:
+    """The rule that matches these operations on Jobs, and none on their status."""
     return {
         "apiGroups": ["batch"],
         "apiVersions": ["v1"],
-        "operations": ["CREATE"],
+        "operations": list(operations),
         "resources": ["jobs"],
         "scope": "Namespaced",
     }

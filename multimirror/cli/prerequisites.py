@@ -12,6 +12,7 @@ from typing import Final
 
 import orjson
 
+from multimirror.admission.placement import VERB
 from multimirror.api import GROUP, MIRROR_QUEUES, WORKER_CLUSTERS
 from multimirror.batch import Json
 from multimirror.kube import Client, Forbidden, NotFound, Resource
@@ -56,6 +57,7 @@ def rights(namespace: str, *, lease: str | None, admission: bool) -> list[Right]
     wanted = [Right(verb, resource, group) for resource, group in followed for verb in ("list", "watch")]
     wanted += [Right("patch", resource, group) for resource, group in written]
     wanted += [Right("get", "namespaces"), Right("create", "events"), Right("list", "events")]
+    wanted.append(Right(VERB, "mirrorqueues", GROUP))
     wanted += [Right(verb, "secrets", namespace=namespace) for verb in ("list", "watch")]
     if lease is not None:
         wanted += [Right(verb, "leases", "coordination.k8s.io", namespace, lease) for verb in ("get", "update")]

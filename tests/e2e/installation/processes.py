@@ -58,6 +58,11 @@ async def multimirror(*arguments: str, kubeconfig: Path) -> Command:
 async def token_of(admin: Client, account: str, namespace: str = SYSTEM) -> str:
     """As the kubelet would get it for a pod of that account; its rights are in force."""
     await in_force(admin, account, namespace)
+    return await token(admin, account, namespace)
+
+
+async def token(admin: Client, account: str, namespace: str) -> str:
+    """From the API; whatever the account may do."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     answer = await admin.request("POST", ACCOUNTS.path(namespace, account, "token"), body=body)
     return str(json.loads(answer.body)["status"]["token"])

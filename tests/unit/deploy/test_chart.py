@@ -71,8 +71,9 @@ def test_the_plain_manifests_are_current(name: str) -> None:
 def test_the_chart_carries_the_generated_files() -> None:
     for path in (chart.DEPLOY / "crds").iterdir():
         assert (chart.CHART / "files" / "crds" / path.name).read_text() == path.read_text(), "run `make manifests`"
-    policies = (chart.DEPLOY / "admission" / "policies.yaml").read_text()
-    assert (chart.CHART / "files" / "policies.yaml").read_text() == policies, "run `make manifests`"
+    for name in ("policies.yaml", "placement.yaml"):
+        generated = (chart.DEPLOY / "admission" / name).read_text()
+        assert (chart.CHART / "files" / name).read_text() == generated, "run `make manifests`"
 
 
 def test_the_chart_has_the_version_of_the_package() -> None:
@@ -155,6 +156,12 @@ def test_no_right_is_a_wildcard_and_secrets_and_leases_are_those_of_our_namespac
 def test_without_the_webhook_nothing_of_it_is_there() -> None:
     for admission in ("policies", "none"):
         assert "webhook" not in yaml.safe_dump(rendered(f"admission={admission}")).lower()
+
+
+@pytest.mark.parametrize("admission", ADMISSIONS)
+def test_where_jobs_are_is_left_to_the_dispatcher_however_they_are_admitted(admission: str) -> None:
+    found = {identity(obj) for obj in rendered(f"admission={admission}")}
+    assert ("ValidatingAdmissionPolicyBinding", "", "multimirror-placement") in found
 
 
 def test_the_definitions_survive_the_release() -> None:
