@@ -31,6 +31,6 @@ ATTEMPT_ANNOTATION: Final = f"{GROUP}/attempt"
 LEASE_ANNOTATION: Final = f"{GROUP}/lease"
 """On the original, by us: for how many seconds its copy may run without contact, where the queue has a fence."""
 WAITS_FOR_ANNOTATION: Final = f"{GROUP}/waits-for"
-"""On an event about a Job that waits, by us: the reason in a word, from which a restarted dispatcher knows what was said."""
+"""On an event about a Job that waits, by us: the reason in a word, for a dispatcher that is started again."""
 PLACEMENT_ANNOTATIONS: Final = (CLUSTER_ANNOTATION, ATTEMPT_ANNOTATION, LEASE_ANNOTATION)
 """The annotations that say where a Job is. Nobody else may write them (multimirror.admission.placement)."""

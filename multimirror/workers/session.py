@@ -13,7 +13,7 @@ from typing import Final
 
 from multimirror.api import ORIGIN_LABEL, ORIGIN_UID_LABEL
 from multimirror.batch import Json
-from multimirror.kube import Change, Client, Connection, Informer, Object, OwnWrites, Unreachable
+from multimirror.kube import ApiError, Change, Client, Connection, Informer, Object, OwnWrites, Unreachable
 from multimirror.workers.checking import (
     JOBS,
     NAMESPACES,
@@ -55,6 +55,11 @@ class Session:
     def copies(self, uid: str) -> list[Json]:
         """The copies of one Job."""
         return [copy for informer in self._copies.values() for copy in informer.by_index(_BY_ORIGIN, uid)]
+
+    @property
+    def deaf(self) -> ApiError | None:
+        """Why our copies here cannot be followed any more; None while they can."""
+        return next((informer.error for informer in self._copies.values() if informer.error is not None), None)
 
     def all_copies(self) -> Iterable[Json]:
         """Every object of ours here."""

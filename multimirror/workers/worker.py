@@ -1,8 +1,9 @@
 """One worker cluster, for as long as its WorkerCluster exists: connect, follow, lose, connect again.
 
-A worker that does not answer two heartbeats in a row is lost (within about 12 seconds). Then it is tried again, after
-waits that grow to 30 seconds with jitter, and at once when its credentials change. Everything here is its own: client,
-limits, caches, tasks. One that hangs makes nobody else wait.
+A worker that does not answer two heartbeats in a row is lost (within about 12 seconds), and so is one that answers
+but has not let us follow our copies for as long. Then it is tried again, after waits that grow to 30 seconds with
+jitter, and at once when its credentials change. One where we lack rights is asked about them now and then. Everything
+here is its own: client, limits, caches, tasks. One that hangs makes nobody else wait.
 """
 
 import asyncio
@@ -17,13 +18,15 @@ import structlog
 from multimirror.batch import Json
 from multimirror.kube import ApiError, Change, ConfigError, Connection
 from multimirror.kube.backoff import Backoff
-from multimirror.workers.checking import heartbeat
+from multimirror.workers.checking import Heartbeat, check, heartbeat
 from multimirror.workers.session import Needs, Session
 from multimirror.workers.state import WorkerState
 
 _log = structlog.get_logger(__name__)
 
 _LONGEST_WAIT: Final = 30.0
+_BEATS: Final = 4
+"""Between two questions about rights that we lack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +164,7 @@ class Worker:
 
     async def _follow(self, session: Session) -> None:
         """Heartbeats until they fail, or until something about the worker is to be different."""
-        misses, wait = 0, self._pulse.period * _phase(self.name)
+        misses, beats, wait = 0, 0, self._pulse.period * _phase(self.name)
         while True:
             try:
                 async with asyncio.timeout(wait):
@@ -174,6 +177,8 @@ class Worker:
             started = asyncio.get_running_loop().time()
             try:
                 answer = await heartbeat(session.client, self._pulse.patience, self._clock)
+                if session.deaf is not None:
+                    raise session.deaf  # it answers, and does not let us follow our copies
             except ApiError:
                 misses += 1
                 if misses >= self._pulse.misses:
@@ -183,11 +188,25 @@ class Worker:
             if answer.identity != session.facts.identity:
                 self._renew("Replaced", "another cluster answers at its address now")
                 return
-            misses, wait = 0, self._pulse.period
-            latency = asyncio.get_running_loop().time() - started
-            self.state = replace(
-                self.state, last_contact=self._clock(), latency=latency, clock_ahead=answer.clock_ahead
-            )
+            misses, beats, wait = 0, beats + 1, self._pulse.period
+            self._heard(answer, asyncio.get_running_loop().time() - started)
+            if self.state.missing and beats % _BEATS == 0 and not await self._still_missing(session):
+                self._renew("Reconnecting", "it has given us the rights that we lacked")
+                return
+
+    def _heard(self, answer: Heartbeat, latency: float) -> None:
+        self.state = replace(self.state, last_contact=self._clock(), latency=latency, clock_ahead=answer.clock_ahead)
+
+    async def _still_missing(self, session: Session) -> tuple[str, ...]:
+        """What we may not do there, now."""
+        try:
+            missing = (await check(session.client, self._target.needs.namespaces)).missing
+        except ApiError:
+            return self.state.missing  # the next heartbeat knows more
+        if missing and missing != self.state.missing:
+            self.state = replace(self.state, missing=missing)
+            self._listener.state_changed(self.name, reconnected=False)
+        return missing
 
     def _connected(self, session: Session, target: Target) -> None:
         before, now = self.state, self._clock()
