@@ -1,5 +1,6 @@
 """What we count about Jobs on their way, next to what the runtime counts."""
 
+import contextlib
 from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
@@ -24,6 +25,7 @@ DELETED: Final = Counter(
     "multimirror_copies_deleted_total", "Copies deleted, by why: finished, orphan, stale.", ("worker", "reason")
 )
 RENEWED: Final = Counter("multimirror_leases_renewed_total", "Deadlines of copies pushed forward.", ("worker",))
+STATES: Final = ("running", "suspended", "complete", "failed", "terminating")
 COPIES: Final = Gauge(
     "multimirror_copies",
     "Copies there, by state: running, suspended, complete, failed, terminating.",
@@ -50,3 +52,19 @@ STATUS_REFUSED: Final = Counter(
 )
 WORKER_UP: Final = Gauge("multimirror_worker_up", "1 while a worker is connected.", ("worker",))
 ASSIGNED_JOBS: Final = Gauge("multimirror_worker_jobs", "Jobs that are assigned to a worker.", ("worker",))
+
+
+def forget_worker(name: str) -> None:
+    """What is measured of a worker that is none any more must not look as if it were."""
+    _forget((WORKER_UP, (name,)), (ASSIGNED_JOBS, (name,)), *((COPIES, (name, state)) for state in STATES))
+
+
+def forget_queue(name: str) -> None:
+    """The same for a queue."""
+    _forget((PENDING, (name,)), (RUNNING, (name,)))
+
+
+def _forget(*series: tuple[Gauge, tuple[str, ...]]) -> None:
+    for gauge, labels in series:
+        with contextlib.suppress(KeyError):  # it was never set; newer versions of the library do not mind
+            gauge.remove(*labels)

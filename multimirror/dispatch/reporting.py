@@ -8,6 +8,7 @@ that fails is made good by the next one.
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, Final
 
@@ -28,7 +29,6 @@ from multimirror.workers import Worker, conditions, merged_conditions
 
 _log = structlog.get_logger(__name__)
 _WRITES_PER_SECOND: Final = 4
-_STATES: Final = ("running", "suspended", "complete", "failed", "terminating")
 
 
 class Reporter:
@@ -47,6 +47,8 @@ class Reporter:
         self._written: dict[str, tuple[str, float]] = {}
         self._count_at: dict[str, float] = {}
         self._counted = False
+        self._clusters: set[str] = set()
+        self._queues: set[str] = set()
         self._pause = options.report_seconds
 
     def wake(self) -> None:
@@ -67,14 +69,25 @@ class Reporter:
             except TimeoutError:
                 pass
             self._news.clear()
-            clusters = tuple(self._known.clusters.list())
+            clusters, queues = tuple(self._known.clusters.list()), tuple(self._known.queues.list())
+            self._forget(clusters, queues)
             self._pause = max(self._options.report_seconds, len(clusters) / _WRITES_PER_SECOND)
             for cluster in clusters:
                 await self._write(WORKER_CLUSTERS, cluster, self._cluster_status(cluster))
                 await asyncio.sleep(0)  # fifty of them at a stretch would keep a Job waiting
-            for queue in self._known.queues.list() if self._counted else ():
+            for queue in queues if self._counted else ():
                 await self._write(MIRROR_QUEUES, queue, self._queue_status(queue))
             await asyncio.sleep(min(1.0, self._options.report_seconds))
+
+    def _forget(self, clusters: Iterable[Json], queues: Iterable[Json]) -> None:
+        """Those that were there last time, and are not any more."""
+        there = {cluster["metadata"]["name"] for cluster in clusters}
+        for name in self._clusters - there:
+            metrics.forget_worker(name)
+        self._clusters, there = there, {queue["metadata"]["name"] for queue in queues}
+        for name in self._queues - there:
+            metrics.forget_queue(name)
+        self._queues = there
 
     async def _write(self, resource: Resource, obj: Json, status: Json) -> None:
         before, name = obj.get("status") or {}, obj["metadata"]["name"]
@@ -136,7 +149,7 @@ class Reporter:
         if started < self._count_at.get(worker.name, 0.0):
             return
         found = Counter(_state_of(copy) for copy in worker.session.all_copies()) if worker.session is not None else {}
-        for state in _STATES:
+        for state in metrics.STATES:
             metrics.COPIES.labels(worker.name, state).set(found.get(state, 0))
         now = time.monotonic()
         self._count_at[worker.name] = now + max(self._options.report_seconds, 1000 * (now - started))

@@ -139,6 +139,28 @@ async def test_what_happens_to_a_job_can_be_followed_in_log_and_metrics(stage: S
         assert REGISTRY.get_sample_value(name, {"queue": stage.queue}) == 0
 
 
+async def test_a_worker_and_a_queue_that_are_gone_are_measured_no_more(stage: Stage) -> None:
+    first, _ = stage.workers
+    gauges = {
+        "multimirror_worker_up": {"worker": first},
+        "multimirror_worker_jobs": {"worker": first},
+        "multimirror_copies": {"worker": first, "state": "running"},
+        "multimirror_queue_pending_jobs": {"queue": stage.queue},
+        "multimirror_queue_running_jobs": {"queue": stage.queue},
+    }
+
+    def measured() -> set[str]:
+        return {name for name, labels in gauges.items() if REGISTRY.get_sample_value(name, labels) is not None}
+
+    async with stage.dispatcher(), asyncio.timeout(60):
+        while measured() != gauges.keys():
+            await asyncio.sleep(0.05)
+        await stage.management.delete(WORKER_CLUSTERS, first)
+        await stage.management.delete(MIRROR_QUEUES, stage.queue)
+        while measured():
+            await asyncio.sleep(0.05)
+
+
 # --- the end of things ------------------------------------------------------------------------------------------------
 
 
