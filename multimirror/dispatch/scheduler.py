@@ -162,7 +162,7 @@ class Scheduler:
         if notes.told == explanation.reason or job is None:
             return False
         notes.told = explanation.reason
-        kind = "Warning" if explanation.reason in {"NeverFits", "Invalid", "QueueMissing", "NotAllowed"} else "Normal"
+        kind = "Warning" if explanation.reason in {"NeverFits", "Invalid", "QueueMissing"} else "Normal"
         about = {WAITS_FOR_ANNOTATION: explanation.reason}
         self._events.event(job, "Waiting", str(explanation), type=kind, annotations=about)  # type: ignore[arg-type] # one of the two
         return True
