@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from faults.record import MANAGEMENT, Exchange, Record, Seen
+from faults.record import MANAGEMENT, Exchange, Record, Seen, is_one
 from faults.rules import Rules, Violation
 from multimirror.batch import is_finished
 
 Json = dict[str, Any]
 _STORM: Final = 30
 _STORM_SECONDS: Final = 10.0
+_HEARD_LATE: Final = 1.0  # who watches may hear of a write after its writer has gone on
 _NEEDED: Final = ("jobs", "namespaces", "secrets", "workerclusters", "mirrorqueues")
 
 
@@ -29,11 +30,12 @@ def healthy_workers_are_served(record: Record, rules: Rules) -> Iterator[Violati
         if cluster is None or (before is not None and rules.marks.cluster_of(before.object) == cluster):
             continue
         until = seen.time + rules.patience
-        if until > end or _in_the_way(record, rules, cluster, seen.time - 60.0, until):
+        if until > end or _in_the_way(record, rules, cluster, seen.time, until):
             continue
         if _changed_again(record, seen, until):
             continue
-        if not any(seen.time <= each.time <= until and _is_for(each, seen) for each in tried.get(cluster, ())):
+        since = seen.time - _HEARD_LATE
+        if not any(since <= each.time <= until and _is_for(each, seen) for each in tried.get(cluster, ())):
             yield Violation("I8", f"{seen.name} was given to {cluster}, and was not there {rules.patience:g} s later")
 
 
@@ -56,18 +58,22 @@ def _changed_again(record: Record, seen: Seen, until: float) -> bool:
 
 
 def _in_the_way(record: Record, rules: Rules, cluster: str, since: float, until: float) -> bool:
-    if any(life.client == rules.dispatcher and since <= life.time <= until for life in record.lives):
+    """Nobody was there to do it all the time; or a fault was felt, after which things are tried ever more slowly."""
+    lives = [life for life in record.lives if is_one(life.client, rules.dispatcher) and life.time <= until]
+    if not lives or lives[-1].time >= since or lives[-1].what != "started":
         return True
-    return record.disturbed(cluster, since, until) or record.disturbed(MANAGEMENT, since, until)
+    return any(record.disturbed(each, since - 60.0, until) for each in (cluster, MANAGEMENT))
 
 
 def nothing_before_the_caches(record: Record, rules: Rules) -> Iterator[Violation]:
     """I9: a controller that starts has listed everything before it writes about any Job."""
     if not record.exchanges:
         return
-    starts = [life.time for life in record.lives if life.client == rules.dispatcher and life.what == "started"]
-    for start in starts:
-        later = [each for each in record.exchanges if each.client == rules.dispatcher and each.time > start]
+    for life in record.lives:
+        if life.what != "started" or not is_one(life.client, rules.dispatcher):
+            continue
+        start = life.time
+        later = [each for each in record.exchanges if each.client == life.client and each.time > start]
         first = next((each for each in later if each.is_write and each.call.resource.startswith("jobs")), None)
         if first is None:
             continue
@@ -82,7 +88,7 @@ def nothing_before_the_caches(record: Record, rules: Rules) -> Iterator[Violatio
         }
         missing = [resource for resource in _NEEDED if resource not in listed]
         if missing:
-            text = f"the controller that started at {start:.3f} writes before it has listed {', '.join(missing)}"
+            text = f"the {life.client} that started at {start:.3f} writes before it has listed {', '.join(missing)}"
             yield Violation("I9", text, (str(first),))
 
 
@@ -119,13 +125,11 @@ def no_work_is_thrown_away(record: Record, rules: Rules) -> Iterator[Violation]:
 
 
 def _works_for(copy: Json, cluster: str, original: Json, rules: Rules) -> bool:
-    annotations = original["metadata"].get("annotations") or {}
     return (
         "deletionTimestamp" not in original["metadata"]
         and not is_finished(original.get("status") or {})
         and not is_finished(copy.get("status") or {})
-        and rules.marks.cluster_of(original) == cluster
-        and annotations.get(rules.marks.attempt) == rules.marks.attempt_of(copy)
+        and rules.marks.is_current(copy, cluster, original)
     )
 
 
@@ -138,10 +142,8 @@ def leaders_alone_write(record: Record, rules: Rules) -> Iterator[Violation]:
     ]
     if not holders:
         return
-    for each in record.writes():
-        if not each.client.startswith(rules.dispatcher) or not each.took_effect or each.call.resource == "leases":
-            continue
-        if each.call.resource in ("selfsubjectaccessreviews", "events"):
+    for each in record.writes(rules.dispatcher):
+        if not each.took_effect or each.call.resource in ("leases", "selfsubjectaccessreviews", "events"):
             continue
         holder = next((name for time, name in reversed(holders) if time <= each.time), "")
         if holder and holder != each.client:
@@ -155,7 +157,7 @@ def controllers_stay_up(record: Record, rules: Rules) -> Iterator[Violation]:
         if life.what == "started":
             started[life.client] = life.time
         if life.what == "ended by itself":
-            home = MANAGEMENT if life.client == rules.dispatcher else life.client.rpartition("/")[2]
+            home = MANAGEMENT if is_one(life.client, rules.dispatcher) else life.client.rpartition("/")[2]
             if not record.disturbed(home, started.get(life.client, 0.0) - 1.0, life.time):
                 yield Violation("I10", f"{life.client} ended by itself at {life.time:.3f}")
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from faults.record import MANAGEMENT, Exchange, Record, Seen
+from faults.record import MANAGEMENT, Exchange, Record, Seen, is_one
 from faults.rules import Rules, Violation
 from multimirror.batch import is_finished
 
@@ -55,7 +55,9 @@ def _may_both_live(record: Record, rules: Rules, old: _Live, new: _Live) -> bool
             continue
         if struck.fault.kind == "swap" and struck.fault.link in (old.cluster, new.cluster):
             return True
-        if rules.when_lost == "Redispatch" and struck.fault.link == f"{rules.dispatcher}/{old.cluster}":
+        client, _, cluster = struck.fault.link.rpartition("/")
+        felt = is_one(client, rules.dispatcher) or struck.fault.kind == "removed"
+        if rules.when_lost == "Redispatch" and felt and cluster == old.cluster:
             if struck.time + rules.lost_after <= new.since + 0.01:
                 return True
     return False
@@ -130,10 +132,8 @@ def _by_request(record: Record, rules: Rules) -> Iterator[Violation]:
                 yield Violation("I5", "a Job without our origin is made", (str(moment),))
             continue
         target = there.get((moment.cluster, f"{call.namespace}/{call.name}"))
-        ours = target is None or (
-            rules.marks.is_original(target) if moment.cluster == MANAGEMENT else rules.marks.is_copy(target)
-        )
-        if not ours:
+        original = moment.cluster == MANAGEMENT and target is not None and rules.marks.is_original(target)
+        if target is not None and not original and not rules.marks.is_copy(target):
             yield Violation("I5", f"{call.namespace}/{call.name} is not ours, and we wrote to it", (str(moment),))
 
 
@@ -151,6 +151,8 @@ def nothing_stays(record: Record, rules: Rules) -> Iterator[Violation]:
                 yield Violation("I6", f"{name} is gone, and a copy of it stays on {cluster}")
             elif is_finished(originals[original].get("status") or {}) and rules.retention == 0:
                 yield Violation("I6", f"{name} is finished, and a copy of it stays on {cluster}")
+            elif not rules.marks.is_current(job, cluster, originals[original]):
+                yield Violation("I6", f"{name} runs elsewhere, and an older copy of it stays on {cluster}")
         for pod in record.last("Pod", cluster).values():
             owners = [reference["uid"] for reference in pod["metadata"].get("ownerReferences") or ()]
             if owners and not any(uid in jobs for uid in owners):

@@ -7,7 +7,7 @@ clusters.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from faults.plan import CLUSTERS, LINKS, REQUESTS, WATCHES, Fault
@@ -31,6 +31,8 @@ class LinkState:
     """What is wrong with a link as a whole."""
 
     fault: Fault
+    place: int
+    """Of what was noted about it, in the record."""
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -72,7 +74,24 @@ class Injector:
         """From now on nothing goes wrong any more."""
         self._stopped = True
         for link in tuple(self.states):
-            self._mend(link)
+            self.mend(link)
+
+    def spoil(self, fault: Fault) -> LinkState:
+        """Put a link in that state, until it is mended."""
+        if fault.link in self.states:
+            self.mend(fault.link)
+        self.struck(fault, fault.seconds)
+        state = self.states[fault.link] = LinkState(fault, len(self.record.struck) - 1)
+        self.on_state(fault.link)
+        return state
+
+    def mend(self, link: str) -> None:
+        """Nothing is wrong with that link as a whole any more; the record says until when it was."""
+        state = self.states.pop(link)
+        struck, now = self.record.struck, asyncio.get_running_loop().time()
+        struck[state.place] = replace(struck[state.place], until=min(now, struck[state.place].until))
+        state.over.set()
+        self.on_state(link)
 
     def on_request(self, link: str, call: Call) -> Fault | None:
         """What is to happen to this request."""
@@ -116,22 +135,14 @@ class Injector:
         await asyncio.sleep(fault.at)
         if self._stopped:
             return
-        if fault.link in self.states:
-            self._mend(fault.link)
-        state = self.states[fault.link] = LinkState(fault)
-        self.struck(fault, fault.seconds)
-        self.on_state(fault.link)
+        state = self.spoil(fault)
         try:
             async with asyncio.timeout(fault.seconds):
                 await state.over.wait()
         except TimeoutError:
             pass
         if self.states.get(fault.link) is state:
-            self._mend(fault.link)
-
-    def _mend(self, link: str) -> None:
-        self.states.pop(link).over.set()
-        self.on_state(link)
+            self.mend(fault.link)
 
     async def _at(self, fault: Fault) -> None:
         await asyncio.sleep(fault.at)

@@ -25,6 +25,8 @@ class Marks:
     """On every copy: which attempt it is."""
     cluster: str = CLUSTER_ANNOTATION
     """On an original: where it runs."""
+    identity: str | None = None
+    """The value of `origin` on our copies, where several management clusters share workers; None: any."""
 
     def is_original(self, job: Json) -> bool:
         """A Job that is to run elsewhere."""
@@ -32,15 +34,21 @@ class Marks:
 
     def is_copy(self, job: Json) -> bool:
         """A Job that runs for another one."""
-        return self.origin in _labels(job)
+        origin = _labels(job).get(self.origin)
+        return origin is not None and self.identity in (None, origin)
 
     def original_of(self, copy: Json) -> str:
-        """The uid of the Job whose copy it is."""
-        return str(_labels(copy).get(self.origin_uid, ""))
+        """The uid of the Job whose copy it is; empty where it is none of ours."""
+        return str(_labels(copy).get(self.origin_uid, "")) if self.is_copy(copy) else ""
 
     def attempt_of(self, copy: Json) -> str:
         """Which attempt it is."""
         return str(_labels(copy).get(self.attempt, ""))
+
+    def is_current(self, copy: Json, cluster: str, original: Json) -> bool:
+        """It is where its original is to run, for the attempt that counts."""
+        annotations = original["metadata"].get("annotations") or {}
+        return self.cluster_of(original) == cluster and annotations.get(self.attempt) == self.attempt_of(copy)
 
     def cluster_of(self, job: Json) -> str | None:
         """Where it is to run."""

@@ -24,6 +24,7 @@ whole link, it begins at that moment and lasts for `seconds`.
     a cluster       wipe                    replaced by an empty one behind the same address
                     swap                    its kubeconfig is that of another cluster, for `seconds`
                     restart                 its API server is started again
+                    removed                 its WorkerCluster is deleted, for `seconds`
 """
 
 from collections.abc import Mapping
@@ -34,7 +35,7 @@ REQUESTS: Final = ("reset", "hang", "error", "delay", "lost", "late", "wrong")
 WATCHES: Final = ("gone", "expired_event", "end", "cut", "mute", "late_events", "twice", "replay")
 LINKS: Final = ("partition", "blackhole", "unauthorized", "overload", "slow")
 PROCESSES: Final = ("crash", "crash_after", "crash_at")
-CLUSTERS: Final = ("wipe", "swap", "restart")
+CLUSTERS: Final = ("wipe", "swap", "restart", "removed")
 KINDS: Final = REQUESTS + WATCHES + LINKS + PROCESSES + CLUSTERS
 WRITES: Final = ("create", "patch", "update", "delete")
 

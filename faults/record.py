@@ -121,6 +121,11 @@ class Life:
     """started, killed, stopped, paused, resumed"""
 
 
+def is_one(client: str, of: str) -> bool:
+    """Whether it is that client, or one of several that do its work: `dispatcher-1`."""
+    return client == of or client.startswith(f"{of}-")
+
+
 @dataclass(slots=True)
 class Record:
     """Everything, in order."""
@@ -139,7 +144,7 @@ class Record:
         return (
             each
             for each in self.exchanges
-            if each.is_write and client in (None, each.client) and cluster in (None, each.cluster)
+            if each.is_write and (client is None or is_one(each.client, client)) and cluster in (None, each.cluster)
         )
 
     def last(self, kind: str, cluster: str) -> dict[str, Json]:
@@ -174,6 +179,8 @@ class Witness:
     ) -> None:
         """`resources`: what to watch, by cluster."""
         self._record, self._resources, self._namespace = record, resources, namespace
+        self._clients: dict[str, Client] = {}
+        self._told = asyncio.Event()
         self._tasks: dict[str, list[asyncio.Task[None]]] = {}
 
     async def __aenter__(self) -> Self:
@@ -188,6 +195,7 @@ class Witness:
     async def follow(self, cluster: str, client: Client) -> None:
         """From now on; on return everything that is there is in the record."""
         await self._stop(cluster)
+        self._clients[cluster] = client
         tasks = self._tasks[cluster] = []
         for resource in self._resources[cluster]:
             namespace = self._namespace if resource.namespaced else None
@@ -196,6 +204,28 @@ class Witness:
                 self._note(cluster, "ADDED", resource, item)
             watch = self._watch(cluster, client, resource, namespace, found.resource_version)
             tasks.append(asyncio.get_running_loop().create_task(watch, name=f"witness of {resource.plural}"))
+
+    async def caught_up(self) -> None:
+        """Until everything that the clusters hold now is in the record, and nothing that they do not."""
+        for cluster, client in self._clients.items():
+            for resource in self._resources[cluster]:
+                while True:
+                    self._told.clear()
+                    if await self._versions(client, resource) == self._noted(cluster, resource):
+                        break
+                    await self._told.wait()
+
+    async def _versions(self, client: Client, resource: Resource) -> dict[str, str]:
+        found = await client.list(resource, self._namespace if resource.namespaced else None)
+        return {item["metadata"]["uid"]: item["metadata"]["resourceVersion"] for item in found.items}
+
+    def _noted(self, cluster: str, resource: Resource) -> dict[str, str]:
+        objects = [obj["metadata"] for obj in self._record.last(resource.kind, cluster).values()]
+        return {
+            each["uid"]: each["resourceVersion"]
+            for each in objects
+            if self._namespace in (None, each.get("namespace", self._namespace))
+        }
 
     async def wiped(self, cluster: str) -> None:
         """The cluster and all that was in it is gone."""
@@ -227,3 +257,4 @@ class Witness:
     def _note(self, cluster: str, what: str, resource: Resource, obj: Json) -> None:
         now = asyncio.get_running_loop().time()
         self._record.seen.append(Seen(now, cluster, what, resource.kind, obj))
+        self._told.set()

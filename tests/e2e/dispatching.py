@@ -1,7 +1,8 @@
 """What the tests of the dispatcher have in common: a fleet for the whole test run, and a stage for each test.
 
-A stage is a namespace, a queue and two worker clusters of its own names, behind doors that can be shut (a TCP proxy
-each), with a history of everything that was written. Tests see the clusters through their APIs only.
+A stage is a namespace, a queue and two worker clusters of its own names. Dispatchers come to its clusters through
+proxies, which can be shut, and with whose help everything is written down; after each test the stage is brought to rest
+and the history is checked. Tests see the clusters through their APIs only.
 """
 
 import asyncio
@@ -13,15 +14,24 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Self
-from urllib.parse import urlsplit
+from typing import Any
 
 from builtin_controller import JobController
 from builtin_controller import Options as JobOptions
 from clusters.background import BackgroundFleet
 from clusters.fleet import FleetOptions
 from clusters.nodes import PREFIX
-from multimirror.api import CLUSTER_ANNOTATION, MANAGED_BY, MIRROR_QUEUES, QUEUE_LABEL, WORKER_CLUSTERS, crds
+from faults import Marks, Proxy, Rules
+from faults.record import MANAGEMENT
+from multimirror.api import (
+    CLUSTER_ANNOTATION,
+    MANAGED_BY,
+    MIRROR_QUEUES,
+    QUEUE_LABEL,
+    WORKER_CLUSTERS,
+    MirrorQueueSpec,
+    crds,
+)
 from multimirror.dispatch import Dispatcher, DispatcherOptions
 from multimirror.kube import AlreadyExists, ApiError, Client, Connection, NotFound, Resource
 from multimirror.workers import Pulse
@@ -93,90 +103,6 @@ async def _made(client: Client, resource: Resource, obj: Json, namespace: str | 
         await client.create(resource, obj, namespace)
 
 
-class Door:
-    """The way to an API server, which can be shut: then nothing answers, and open connections break."""
-
-    def __init__(self, kubeconfig: Json) -> None:
-        self._kubeconfig = kubeconfig
-        where = urlsplit(kubeconfig["clusters"][0]["cluster"]["server"])
-        self._host, self._port = where.hostname, where.port
-        self._server: asyncio.Server | None = None
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.shut = False
-        self._flowing = asyncio.Event()
-        self._flowing.set()
-        self.port = 0
-
-    @property
-    def kubeconfig(self) -> Json:
-        """The same cluster, through this door."""
-        changed: Json = json.loads(json.dumps(self._kubeconfig))
-        changed["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{self.port}"
-        return changed
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
-        self.close()
-        for task in tuple(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def close(self) -> None:
-        """Nobody gets through any more."""
-        self.shut = True
-        for writer in tuple(self._writers):
-            writer.transport.abort()
-
-    def open(self) -> None:
-        """As before."""
-        self.shut = False
-        self._flowing.set()
-
-    def hang(self) -> None:
-        """Connections are taken and stay open, and nothing comes through any more."""
-        self._flowing.clear()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        if self.shut:
-            writer.transport.abort()
-            return
-        self._writers.add(writer)
-        try:
-            there, back = await asyncio.open_connection(self._host, self._port)
-        except OSError:
-            writer.transport.abort()
-            return
-        self._writers.add(back)
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._pump(reader, back))
-                group.create_task(self._pump(there, writer))
-        finally:
-            for each in (writer, back):
-                self._writers.discard(each)
-                each.transport.abort()
-
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError, ConnectionError):
-            while data := await reader.read(65536):
-                await self._flowing.wait()
-                writer.write(data)
-                await writer.drain()
-        with contextlib.suppress(OSError, ConnectionError, RuntimeError):
-            writer.close()
-
-
 def a_job(name: str, *, queue: str, **behaviour: str) -> Json:
     """A Job as admission leaves it: ours, and suspended. `behaviour` is for the simulated nodes."""
     annotations = {f"{PREFIX}{key.replace('_', '-')}": text for key, text in behaviour.items()}
@@ -214,11 +140,13 @@ class Stage:
 
     kind: str
     fleet: BackgroundFleet
+    tag: str
     namespace: str
     queue: str
     management: Client
     workers: dict[str, Client]
-    doors: dict[str, Door]
+    links: dict[str, Proxy]
+    """The dispatcher's way to each cluster, by the cluster's name."""
     history: History
 
     # --- doing
@@ -253,9 +181,75 @@ class Stage:
     @contextlib.asynccontextmanager
     async def dispatcher(self, *, guard: Callable[[], None] | None = None, **more: Any) -> AsyncIterator[Dispatcher]:
         """The dispatcher at work, in this test's event loop."""
-        connection = Connection.from_kubeconfig(self.fleet.management.kubeconfig, name="management")
-        async with Client(connection) as client, Dispatcher(client, self.options(**more), guard=guard) as dispatcher:
-            yield dispatcher
+        connection = Connection.from_kubeconfig(self.links[MANAGEMENT].kubeconfig, name="management")
+        with self.history.life():
+            async with (
+                Client(connection) as client,
+                Dispatcher(client, self.options(**more), guard=guard) as dispatcher,
+            ):
+                yield dispatcher
+
+    def kubeconfig_of(self, name: str) -> Json:
+        """An administrator's, straight to the cluster."""
+        return next(c for c in self.fleet.clusters() if name in (c.name, f"{c.name}-{self.tag}")).kubeconfig
+
+    # --- what goes wrong
+
+    def cut(self, worker: str) -> None:
+        """The dispatcher's connections to it break, and new ones are refused."""
+        self.history.spoil("partition", worker)
+
+    def hang(self, worker: str) -> None:
+        """The dispatcher's connections to it are taken and stay open, and nothing comes through any more."""
+        self.history.spoil("blackhole", worker)
+
+    def mend(self, worker: str) -> None:
+        """The dispatcher reaches it again."""
+        self.history.mend(worker)
+
+    async def rename(self, worker: str, other: str) -> None:
+        """The worker's kubeconfig is that of another cluster."""
+        self.history.struck("swap", worker)
+        await self.management.replace(SECRETS, secret(worker, self.links[other].kubeconfig), SYSTEM)
+
+    async def renew(self, worker: str) -> None:
+        """Other credentials lead to a worker from now on, and the old ones lead nowhere."""
+        old, new = self.links[worker], await self.history.link(worker, self.kubeconfig_of(worker))
+        self.links[worker] = new
+        await self.management.replace(SECRETS, secret(worker, new.kubeconfig), SYSTEM)
+        old.cut()
+
+    async def remove(self, worker: str) -> None:
+        """It is a worker no more."""
+        self.history.struck("removed", worker)
+        await self.management.delete(WORKER_CLUSTERS, worker)
+
+    # --- the end
+
+    async def check(self) -> None:
+        """Undo what was broken, let a dispatcher that starts anew put all in order (I10), and check everything."""
+        self.history.mend_all()
+        for name in self.workers:
+            await self._restore(name)
+        async with self.dispatcher() as dispatcher:
+            await self.history.check(await self._rules(dispatcher.origin), dispatcher.idle)
+
+    async def _restore(self, worker: str) -> None:
+        with contextlib.suppress(NotFound):
+            await self.management.delete(SECRETS, worker, SYSTEM)
+        await self.management.create(SECRETS, secret(worker, self.links[worker].kubeconfig), SYSTEM)
+        await _made(self.management, WORKER_CLUSTERS, _worker(worker))
+
+    async def _rules(self, origin: str) -> Rules:
+        """As the queue has them. With a fence, no policy allows a second copy."""
+        spec = MirrorQueueSpec.read(await self.management.get(MIRROR_QUEUES, self.queue))
+        return Rules(
+            marks=Marks(identity=origin),
+            when_lost=spec.on_worker_lost.action if spec.fence is None else "Wait",
+            lost_after=spec.on_worker_lost.after,
+            retention=spec.retention,
+            patience=PATIENCE / 4,
+        )
 
     # --- seeing
 
@@ -363,23 +357,26 @@ async def a_stage(kind: str, fleet: BackgroundFleet) -> AsyncIterator[Stage]:
         management = await stack.enter_async_context(
             Client(Connection.from_kubeconfig(fleet.management.kubeconfig), user_agent="user")
         )
-        workers, doors = {}, {}
-        await _namespace(management, namespace)
-        for cluster in fleet.workers.values():
-            name = f"{cluster.name}-{tag}"
-            workers[name] = client = await stack.enter_async_context(
+        workers = {
+            f"{cluster.name}-{tag}": await stack.enter_async_context(
                 Client(Connection.from_kubeconfig(cluster.kubeconfig), user_agent="user")
             )
+            for cluster in fleet.workers.values()
+        }
+        history = await stack.enter_async_context(History(management, workers))
+        stage = Stage(kind, fleet, tag, namespace, queue, management, workers, {}, history)
+        for name, client in {MANAGEMENT: management, **workers}.items():
             await _namespace(client, namespace)
-            doors[name] = await stack.enter_async_context(Door(cluster.kubeconfig))
-            await _worker(management, name, doors[name].kubeconfig)
+            stage.links[name] = await history.link(name, stage.kubeconfig_of(name))
+        for name in workers:
+            await management.create(SECRETS, secret(name, stage.links[name].kubeconfig), SYSTEM)
+            await management.create(WORKER_CLUSTERS, _worker(name))
         spec = {"workers": {"names": list(workers)}, "retention": "0s"}
         await management.create(MIRROR_QUEUES, {**_header(MIRROR_QUEUES, queue), "spec": spec})
-        history = await stack.enter_async_context(History(management, workers, namespace))
-        stage = Stage(kind, fleet, namespace, queue, management, workers, doors, history)
+        await history.follow(namespace)
         try:
             yield stage
-            await history.check()
+            await stage.check()
         finally:
             for resource, names in ((WORKER_CLUSTERS, list(workers)), (MIRROR_QUEUES, [queue])):
                 for name in names:
@@ -401,10 +398,8 @@ def secret(name: str, kubeconfig: Json) -> Json:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "data": {"kubeconfig": data}}
 
 
-async def _worker(client: Client, name: str, kubeconfig: Json) -> None:
-    await client.create(SECRETS, secret(name, kubeconfig), SYSTEM)
-    spec = {"kubeconfig": {"secret": {"name": name}}}
-    await client.create(WORKER_CLUSTERS, {**_header(WORKER_CLUSTERS, name), "spec": spec})
+def _worker(name: str) -> Json:
+    return {**_header(WORKER_CLUSTERS, name), "spec": {"kubeconfig": {"secret": {"name": name}}}}
 
 
 def _header(resource: Resource, name: str) -> Json:

@@ -1,45 +1,104 @@
-"""Everything that was written about Jobs, on every cluster of a stage, and what must hold of it (faults.invariants).
+"""Everything that happened on a stage, and what must hold of it: I1 to I10, as the fault suite checks them.
 
-Each version of each Job and pod is recorded as its cluster tells it. After every test the promises that hold at any
-moment are checked on the record: I1, I2, I3, I5, and I4 for Jobs that have ended. What asks for proxies or for a fleet
-at rest (I6 to I10) is checked in every run of the fault suite; the tests themselves look at it where it is their point.
+Two witnesses: proxies between the dispatchers and every API server note what was asked for and answered, and watches
+that go straight to the API servers note what each cluster held (faults.record). Doors that a test shuts, names that it
+gives to other clusters and dispatchers that it starts and ends are in the record too, so that a check knows what stood
+in the way of what. After each test the stage is brought to rest, by a dispatcher that is started anew, and all checks
+of faults.invariants are made on the record; how Jobs end is for the test itself to say.
 """
 
 import asyncio
 import contextlib
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
-from faults import Record, Rules, Witness, check
-from faults.invariants import ALWAYS
-from faults.record import JOBS, MANAGEMENT, PODS
-from faults.statuses import finished_jobs_agree_with_their_copies
+from faults import Fault, Injector, Proxy, Record, Rules, Witness, check
+from faults.invariants import at_rest
+from faults.record import EVENTS, JOBS, LEASES, MANAGEMENT, PODS, Life
+from faults.stage import DISPATCHER, certificates
 from multimirror.kube import Client
 
 Json = dict[str, Any]
+REST: Final = 30.0  # seconds until everything must have come to rest
+LOOK: Final = 0.05
 
 
 class History:
     """Records while its context is open."""
 
-    def __init__(self, management: Client, workers: dict[str, Client], namespace: str) -> None:
+    def __init__(self, management: Client, workers: Mapping[str, Client]) -> None:
         self._clients = {MANAGEMENT: management, **workers}
         self.record = Record()
-        self._witness = Witness(self.record, dict.fromkeys(self._clients, (JOBS, PODS)), namespace)
+        self._injector = Injector((), self.record)
+        self._injector.on_state = self._state_changed
+        self._proxies: list[Proxy] = []
+        self._witnesses: list[Witness] = []
         self._stack = contextlib.AsyncExitStack()
-        self.two_may_live = False
-        """The test's policy allows a second copy while the first cannot be reached."""
 
     async def __aenter__(self) -> Self:
-        await self._stack.enter_async_context(self._witness)
-        for cluster, client in self._clients.items():
-            await self._witness.follow(cluster, client)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._injector.stop()
         await self._stack.aclose()
+
+    # --- recording
+
+    async def follow(self, namespace: str) -> None:
+        """What happens in that namespace, from now on, on all clusters."""
+        resources = dict.fromkeys(self._clients, (JOBS, PODS)) | {MANAGEMENT: (JOBS, PODS, EVENTS, LEASES)}
+        witness = await self._stack.enter_async_context(Witness(self.record, resources, namespace))
+        for cluster, client in self._clients.items():
+            await witness.follow(cluster, client)
+        self._witnesses.append(witness)
+
+    async def link(self, cluster: str, kubeconfig: Json, client: str = DISPATCHER) -> Proxy:
+        """A way for a dispatcher to a cluster."""
+        proxy = Proxy(client, cluster, kubeconfig, self._injector, certificates())
+        self._proxies.append(proxy)
+        return await self._stack.enter_async_context(proxy)
+
+    @contextlib.contextmanager
+    def life(self, client: str = DISPATCHER, *, end: str = "stopped") -> Iterator[None]:
+        """A dispatcher's, from its start to its end."""
+        self._lived(client, "started")
+        try:
+            yield
+        finally:
+            self._lived(client, end)
+
+    def _lived(self, client: str, what: str) -> None:
+        self.record.lives.append(Life(asyncio.get_running_loop().time(), client, what))
+
+    def _state_changed(self, link: str) -> None:
+        for proxy in self._proxies:
+            if proxy.link == link:
+                proxy.state_changed()
+
+    # --- what goes wrong
+
+    def spoil(self, kind: str, cluster: str, client: str = DISPATCHER) -> None:
+        """A link is in that state (faults.plan) until it is mended."""
+        self._injector.spoil(Fault(kind=kind, link=f"{client}/{cluster}", seconds=math.inf))
+
+    def mend(self, cluster: str, client: str = DISPATCHER) -> None:
+        """It is as before."""
+        self._injector.mend(f"{client}/{cluster}")
+
+    def mend_all(self) -> None:
+        """Nothing is wrong with any link any more."""
+        for link in tuple(self._injector.states):
+            self._injector.mend(link)
+
+    def struck(self, kind: str, cluster: str) -> None:
+        """Something has been done to a worker (faults.plan), and stays so."""
+        self._injector.struck(Fault(kind=kind, link=cluster, seconds=math.inf), math.inf)
+
+    # --- looking back
 
     @property
     def events(self) -> list[tuple[str, str, str, Json]]:
@@ -50,9 +109,34 @@ class History:
         """Every version of every Job of a cluster: type of event, object."""
         return [(seen.type, seen.object) for seen in self.record.changes("Job", cluster)]
 
-    async def check(self) -> None:
-        """Raise when a promise was broken."""
-        await asyncio.sleep(0.1)  # what was written last is still being told
-        waived = {"I1": "the older copy cannot be reached"} if self.two_may_live else {}
-        found = check(self.record, Rules(waived=waived), [*ALWAYS.values(), finished_jobs_agree_with_their_copies])
+    async def check(self, rules: Rules, idle: Callable[[], Awaitable[None]]) -> None:
+        """Wait for rest, while a dispatcher works that is idle then; raise when a promise was broken."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REST):
+                await self._rest(rules, idle)
+        found = check(self.record, rules)
         assert not found, "\n".join(map(str, found))
+
+    async def _rest(self, rules: Rules, idle: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await idle()
+            for witness in self._witnesses:
+                await witness.caught_up()
+            if not at_rest(self.record, rules):
+                return
+            await asyncio.sleep(LOOK)
+
+
+@contextlib.asynccontextmanager
+async def witnessed(clients: Mapping[str, Client], namespace: str, rules: Rules | None = None) -> AsyncIterator[Record]:
+    """A run without proxies: what clusters held is recorded, and checked at the end for what that alone can show."""
+    record = Record()
+    resources = dict.fromkeys(clients, (JOBS, PODS)) | {MANAGEMENT: (JOBS, PODS, EVENTS)}
+    async with Witness(record, resources, namespace) as witness:
+        for cluster, client in clients.items():
+            await witness.follow(cluster, client)
+        yield record
+        async with asyncio.timeout(REST):
+            await witness.caught_up()
+    found = check(record, rules or Rules())
+    assert not found, "\n".join(map(str, found))

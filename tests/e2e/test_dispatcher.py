@@ -267,11 +267,12 @@ async def test_a_job_of_a_queue_that_does_not_exist_says_so_and_goes_once_it_doe
             "apiVersion": MIRROR_QUEUES.api_version,
             "kind": MIRROR_QUEUES.kind,
             "metadata": {"name": later},
-            "spec": {"workers": {"names": list(stage.workers)}},
+            "spec": {"workers": {"names": list(stage.workers)}, "retention": "0s"},
         }
         await stage.management.create(MIRROR_QUEUES, queue)
         try:
             await stage.done()
+            await stage.nothing_left()
         finally:
             await stage.management.delete(MIRROR_QUEUES, later)
 

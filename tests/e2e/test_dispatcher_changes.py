@@ -16,14 +16,11 @@ from tests.e2e.dispatching import (
     EVENTS,
     JOBS,
     NAMESPACES,
-    SECRETS,
-    SYSTEM,
     Stage,
     a_job,
     cluster_of,
     condition,
     running,
-    secret,
 )
 
 pytestmark = [pytest.mark.timeout(180)]
@@ -65,9 +62,7 @@ async def test_new_credentials_for_a_worker_are_followed_and_its_jobs_go_on(stag
         await stage.submit(duration="3s")
         worker = cluster_of(await stage.until(running))
         assert worker is not None
-        direct = next(c for c in stage.fleet.workers.values() if worker.startswith(c.name)).kubeconfig
-        await stage.management.replace(SECRETS, secret(worker, direct), SYSTEM)
-        stage.doors[worker].close()  # the old way leads nowhere any more
+        await stage.renew(worker)
         job = await stage.done()
         assert (cluster_of(job), job["metadata"]["annotations"][ATTEMPT_ANNOTATION]) == (worker, "1")
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, WORKER_CLUSTERS
+from faults.record import MANAGEMENT
+from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION
 from multimirror.dispatch import Dispatcher
 from multimirror.kube import Client, Connection, LeaderElector, LeadershipLost, NotFound
 from tests.e2e.dispatching import (
@@ -182,18 +183,17 @@ async def test_a_job_that_asks_for_a_queue_but_was_not_admitted_is_told_so(stage
 
 
 async def test_a_lost_workers_job_is_started_elsewhere_and_the_old_copy_goes_when_it_is_back(stage: Stage) -> None:
-    stage.history.two_may_live = True
     await stage.set_queue(onWorkerLost={"after": "1s", "action": "Redispatch"})
     async with stage.dispatcher():
         await stage.submit(never_finish="true")
         first = cluster_of(await stage.until(running))
         assert first is not None
-        stage.doors[first].close()
+        stage.cut(first)
         await stage.cluster_condition(first, "Connected", "False")
         job = await stage.until(lambda j: attempt(j) == "2" and running(j))
         assert cluster_of(job) != first
         assert len(await stage.copies(first)) == 1
-        stage.doors[first].open()
+        stage.mend(first)
         async with asyncio.timeout(60):
             while await stage.copies(first):
                 await asyncio.sleep(0.05)
@@ -206,11 +206,11 @@ async def test_a_worker_that_is_lost_for_a_moment_keeps_its_jobs(stage: Stage) -
         await stage.submit(duration="3s")
         worker = cluster_of(await stage.until(running))
         assert worker is not None
-        stage.doors[worker].close()
+        stage.cut(worker)
         await stage.event("WorkerLost", worker)
         await until(stage.workers[worker], JOBS, stage.namespace, "job", finished)
         assert not finished(await stage.job())
-        stage.doors[worker].open()
+        stage.mend(worker)
         job = await stage.done()
         assert (attempt(job), cluster_of(job)) == ("1", worker)
         await stage.nothing_left()
@@ -218,13 +218,12 @@ async def test_a_worker_that_is_lost_for_a_moment_keeps_its_jobs(stage: Stage) -
 
 async def test_a_controller_that_starts_again_while_a_worker_is_away_still_gives_up_on_it(stage: Stage) -> None:
     """Since when a worker is lost is on its WorkerCluster: a controller that starts over and over loses no time."""
-    stage.history.two_may_live = True
     await stage.set_queue(onWorkerLost={"after": "5s", "action": "Redispatch"})
     async with stage.dispatcher():
         await stage.submit(never_finish="true")
         first = cluster_of(await stage.until(running))
         assert first is not None
-        stage.doors[first].close()
+        stage.cut(first)
         lost = await stage.cluster_condition(first, "Connected", "False")
     for _ in range(2):
         async with stage.dispatcher():
@@ -241,10 +240,10 @@ async def test_a_queue_may_wait_for_a_lost_worker_for_as_long_as_it_takes(stage:
         await stage.submit(duration="2s")
         worker = cluster_of(await stage.until(running))
         assert worker is not None
-        stage.doors[worker].close()
+        stage.cut(worker)
         await stage.event("WorkerLost", "wait for it")
         await until(stage.workers[worker], JOBS, stage.namespace, "job", finished)
-        stage.doors[worker].open()
+        stage.mend(worker)
         assert attempt(await stage.done()) == "1"
 
 
@@ -254,12 +253,12 @@ async def test_a_queue_may_fail_the_jobs_of_a_lost_worker(stage: Stage) -> None:
         await stage.submit(never_finish="true")
         worker = cluster_of(await stage.until(running))
         assert worker is not None
-        stage.doors[worker].close()
+        stage.cut(worker)
         job = await stage.done()
         failed = next(c for c in job["status"]["conditions"] if c["type"] == "Failed")
         assert failed["reason"] == "WorkerLost"
         assert worker in failed["message"]
-        stage.doors[worker].open()
+        stage.mend(worker)
         await stage.nothing_left()
 
 
@@ -268,12 +267,12 @@ async def test_a_job_deleted_while_its_worker_is_away_leaves_nothing_there_once_
         await stage.submit(never_finish="true")
         worker = cluster_of(await stage.until(running))
         assert worker is not None
-        stage.doors[worker].close()
+        stage.cut(worker)
         await stage.cluster_condition(worker, "Connected", "False")
         await stage.management.delete(JOBS, "job", stage.namespace, propagation="Background")
         await asyncio.sleep(0.3)
         assert len(await stage.copies(worker)) == 1
-        stage.doors[worker].open()
+        stage.mend(worker)
         await stage.nothing_left()
 
 
@@ -283,14 +282,14 @@ async def test_a_worker_that_hangs_does_not_slow_the_others(stage: Stage) -> Non
     async with stage.dispatcher():
         await stage.submit("stuck", never_finish="true")
         assert cluster_of(await stage.until(running, "stuck")) == first
-        stage.doors[first].hang()
+        stage.hang(first)
         await stage.management.delete(JOBS, "stuck", stage.namespace, propagation="Background")
         await stage.cluster_condition(first, "Connected", "False")
         for number in range(5):
             await stage.submit(f"job-{number}")
         for number in range(5):
             assert cluster_of(await stage.done(f"job-{number}")) == second
-        stage.doors[first].open()
+        stage.mend(first)
         await stage.nothing_left()
 
 
@@ -303,7 +302,7 @@ async def test_a_worker_whose_secret_is_missing_says_so_and_works_once_it_is_the
         assert found["reason"] == "KubeconfigMissing"
         await stage.submit()
         await stage.event("Waiting", "not ready")
-        await stage.management.create(SECRETS, secret(first, stage.doors[first].kubeconfig), SYSTEM)
+        await stage.management.create(SECRETS, secret(first, stage.links[first].kubeconfig), SYSTEM)
         await stage.cluster_condition(first, "Ready", "True")
         assert cluster_of(await stage.done()) == first
         assert second in stage.workers
@@ -311,7 +310,7 @@ async def test_a_worker_whose_secret_is_missing_says_so_and_works_once_it_is_the
 
 async def test_a_kubeconfig_that_would_run_a_program_is_refused_and_the_other_worker_goes_on(stage: Stage) -> None:
     first, second = stage.workers
-    poisoned = stage.doors[first].kubeconfig
+    poisoned = stage.links[first].kubeconfig
     poisoned["users"][0]["user"] = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "sh"}}
     await stage.management.replace(SECRETS, secret(first, poisoned), SYSTEM)
     async with stage.dispatcher():
@@ -323,14 +322,12 @@ async def test_a_kubeconfig_that_would_run_a_program_is_refused_and_the_other_wo
 
 
 async def test_a_worker_replaced_by_an_empty_cluster_gets_its_jobs_started_again(stage: Stage) -> None:
-    stage.history.two_may_live = True  # nobody can reach what runs on the cluster that was replaced
     first, _ = stage.workers
     await stage.set_queue(workers={"names": [first]})
     async with stage.dispatcher():
         await stage.submit(never_finish="true")
         await stage.until(running)
-        other = stage.fleet.management.kubeconfig
-        await stage.management.replace(SECRETS, secret(first, other), SYSTEM)
+        await stage.rename(first, MANAGEMENT)
         job = await stage.until(lambda j: attempt(j) == "2" and running(j))
         assert cluster_of(job) == first
 
@@ -340,7 +337,7 @@ async def test_two_names_for_one_cluster_are_noticed_and_one_of_them_is_not_used
     async with stage.dispatcher():
         await stage.cluster_condition(first, "Ready", "True")
         await stage.cluster_condition(second, "Ready", "True")
-        await stage.management.replace(SECRETS, secret(first, stage.doors[second].kubeconfig), SYSTEM)
+        await stage.rename(first, second)
         await stage.cluster_condition(first, "Ready", "False", "SameCluster")
         await stage.submit()
         assert cluster_of(await stage.done()) == second
@@ -392,20 +389,19 @@ async def test_a_queue_that_gets_other_workers_is_noticed_by_the_jobs_that_wait(
 
 
 async def test_a_worker_cluster_that_is_removed_counts_as_lost(stage: Stage) -> None:
-    stage.history.two_may_live = True
     await stage.set_queue(onWorkerLost={"after": "1s", "action": "Redispatch"})
     async with stage.dispatcher():
         await stage.submit(never_finish="true")
         first = cluster_of(await stage.until(running))
         assert first is not None
-        await stage.management.delete(WORKER_CLUSTERS, first)
+        await stage.remove(first)
         job = await stage.until(lambda j: attempt(j) == "2" and running(j))
         assert cluster_of(job) != first
 
 
 async def test_the_management_cluster_can_be_a_worker_of_itself(stage: Stage) -> None:
     first, _ = stage.workers
-    await stage.management.replace(SECRETS, secret(first, stage.fleet.management.kubeconfig), SYSTEM)
+    await stage.rename(first, MANAGEMENT)
     await stage.set_queue(workers={"names": [first]})
     async with stage.dispatcher():
         await stage.submit()
@@ -483,28 +479,39 @@ async def test_a_controller_that_dies_before_any_of_its_writes_loses_nothing_and
 
 
 @contextlib.asynccontextmanager
-async def a_candidate(stage: Stage, name: str, lease: str) -> AsyncIterator[asyncio.Task[None]]:
-    """A dispatcher that works once it leads."""
-    connection = Connection.from_kubeconfig(stage.fleet.management.kubeconfig, name="management")
-    async with Client(connection) as client:
+async def a_candidate(stage: Stage, name: str) -> AsyncIterator[asyncio.Task[None]]:
+    """A dispatcher that works once it leads. Its Secrets are its own, so that it is known which of the two writes."""
+    own = f"{stage.namespace}-{name}"
+    await stage.management.create(NAMESPACES, {"metadata": {"name": own}})
+    for worker in stage.workers:
+        link = await stage.history.link(worker, stage.kubeconfig_of(worker), name)
+        await stage.management.create(SECRETS, secret(worker, link.kubeconfig), own)
+    home = await stage.history.link(MANAGEMENT, stage.kubeconfig_of(MANAGEMENT), name)
+    async with Client(Connection.from_kubeconfig(home.kubeconfig, name="management")) as client:
         elector = LeaderElector(
-            client, lease, SYSTEM, identity=name, lease_duration=3.0, renew_deadline=2.0, retry_period=0.2
+            client,
+            "multimirror",
+            stage.namespace,
+            identity=name,
+            lease_duration=3.0,
+            renew_deadline=2.0,
+            retry_period=0.2,
         )
-        dispatcher = Dispatcher(client, stage.options(), guard=elector.check)
-        async with dispatcher.following():
-            task = asyncio.ensure_future(elector.run(dispatcher.work))
-            try:
-                yield task
-            finally:
-                task.cancel()
-                with contextlib.suppress(asyncio.CancelledError, LeadershipLost):
-                    await task
+        dispatcher = Dispatcher(client, stage.options(namespace=own), guard=elector.check)
+        with stage.history.life(name):
+            async with dispatcher.following():
+                task = asyncio.ensure_future(elector.run(dispatcher.work))
+                try:
+                    yield task
+                finally:
+                    task.cancel()
+                    with contextlib.suppress(asyncio.CancelledError, LeadershipLost):
+                        await task
 
 
 async def test_of_two_controllers_one_works_and_the_other_takes_over_when_it_ends(stage: Stage) -> None:
-    lease = f"lease-{stage.namespace}"
-    async with a_candidate(stage, "two", lease) as second:
-        async with a_candidate(stage, "one", lease):
+    async with a_candidate(stage, "dispatcher-two") as second:
+        async with a_candidate(stage, "dispatcher-one"):
             await stage.submit("early")
             await stage.done("early")
             await stage.submit("across", duration="3s")

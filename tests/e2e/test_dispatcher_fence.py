@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from faults.record import MANAGEMENT
 from multimirror.api import ATTEMPT_ANNOTATION, LEASE_ANNOTATION
 from multimirror.dispatch import Dispatcher
 from multimirror.kube import Client, Connection
@@ -16,7 +17,6 @@ from tests.e2e.dispatching import (
     JOBS,
     NAMESPACES,
     SECRETS,
-    Door,
     Stage,
     cluster_of,
     condition,
@@ -29,6 +29,7 @@ from tests.e2e.dispatching import (
 pytestmark = [pytest.mark.timeout(180)]
 Json = dict[str, Any]
 LEASE = 10
+STANDBY = "dispatcher-standby"
 
 
 def stops_at_once(job: Json) -> None:
@@ -62,7 +63,7 @@ async def test_a_fenced_copy_that_is_cut_off_ends_by_itself_before_the_job_runs_
         first = cluster_of(job)
         assert first is not None
         assert job["metadata"]["annotations"][LEASE_ANNOTATION] == str(LEASE)
-        stage.doors[first].close()
+        stage.cut(first)
         await stage.cluster_condition(first, "Connected", "False")
     async with stage.dispatcher():
         there = await until(stage.workers[first], JOBS, stage.namespace, "job", finished)
@@ -71,7 +72,7 @@ async def test_a_fenced_copy_that_is_cut_off_ends_by_itself_before_the_job_runs_
         job = await stage.until(lambda j: attempt(j) == "2" and running(j))
         assert cluster_of(job) != first
         assert not condition(job, "Failed")
-        stage.doors[first].open()
+        stage.mend(first)
         await stage.cluster_condition(first, "Ready", "True")
         async with asyncio.timeout(60):
             while await stage.copies(first):
@@ -87,13 +88,14 @@ async def test_who_takes_over_and_cannot_reach_a_worker_counts_from_then_and_not
     first, _ = stage.workers
     elsewhere = f"{stage.namespace}-standby"
     await stage.management.create(NAMESPACES, {"metadata": {"name": elsewhere}})
+    for name in stage.workers:
+        link = await stage.history.link(name, stage.kubeconfig_of(name), STANDBY)
+        await stage.management.create(SECRETS, secret(name, link.kubeconfig), elsewhere)
+    home = await stage.history.link(MANAGEMENT, stage.kubeconfig_of(MANAGEMENT), STANDBY)
+    stage.history.spoil("partition", first, STANDBY)
     async with contextlib.AsyncExitStack() as stack:
-        for name, door in stage.doors.items():
-            own = await stack.enter_async_context(Door(door.kubeconfig))
-            if name == first:
-                own.close()
-            await stage.management.create(SECRETS, secret(name, own.kubeconfig), elsewhere)
-        connection = Connection.from_kubeconfig(stage.fleet.management.kubeconfig, name="management")
+        stack.enter_context(stage.history.life(STANDBY))
+        connection = Connection.from_kubeconfig(home.kubeconfig, name="management")
         client = await stack.enter_async_context(Client(connection))
         standby = Dispatcher(client, stage.options(namespace=elsewhere))
         await stack.enter_async_context(standby.following())
@@ -122,9 +124,9 @@ async def test_a_fenced_copy_that_ended_before_its_worker_was_back_is_started_ag
         await stage.submit(change=stops_at_once, never_finish="true")
         first = cluster_of(await stage.until(running))
         assert first is not None
-        stage.doors[first].close()
+        stage.cut(first)
         await until(stage.workers[first], JOBS, stage.namespace, "job", finished)
-        stage.doors[first].open()
+        stage.mend(first)
         job = await stage.until(lambda j: attempt(j) == "2" and running(j))
         assert not condition(job, "Failed")
         await stage.event("LeaseExpired", "had no contact")

@@ -2,14 +2,18 @@
 
 import asyncio
 import contextlib
+import json
 import sys
+import tempfile
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
 from clusters.local.ports import free_ports
+from faults.record import MANAGEMENT
 from multimirror.api import ATTEMPT_ANNOTATION
 from tests.e2e.dispatching import JOBS, PODS, Stage, condition, finished
 
@@ -22,10 +26,16 @@ async def running_process(stage: Stage) -> AsyncIterator[tuple[asyncio.subproces
     """Ready, and where it answers. Killed at the end: it has to stand that at any moment."""
     (port,) = free_ports(1)
     address = f"127.0.0.1:{port}"
-    kubeconfig = str(stage.fleet.kubeconfig_file())
-    flags = ["--kubeconfig", kubeconfig, "--health-address", address, "--no-leader-election", "--log-level", "warning"]
-    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "multimirror.cli", "run", *flags)
-    try:
+    flags = ["--health-address", address, "--no-leader-election", "--log-level", "warning"]
+    async with contextlib.AsyncExitStack() as stack:
+        directory = stack.enter_context(tempfile.TemporaryDirectory())
+        kubeconfig = Path(directory, "kubeconfig")
+        kubeconfig.write_text(json.dumps(stage.links[MANAGEMENT].kubeconfig))
+        stack.enter_context(stage.history.life(end="killed"))
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "multimirror.cli", "run", "--kubeconfig", str(kubeconfig), *flags)
+        )
+        stack.push_async_callback(_killed, process)
         async with asyncio.timeout(60), aiohttp.ClientSession() as session:
             while True:
                 with contextlib.suppress(aiohttp.ClientError):
@@ -35,10 +45,12 @@ async def running_process(stage: Stage) -> AsyncIterator[tuple[asyncio.subproces
                 assert process.returncode is None
                 await asyncio.sleep(0.05)
         yield process, f"http://{address}"
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+
+
+async def _killed(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
 
 
 async def test_a_process_that_is_killed_again_and_again_loses_no_job_and_runs_none_twice(stage: Stage) -> None:

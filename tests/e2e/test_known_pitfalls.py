@@ -155,20 +155,19 @@ async def test_a_suspended_job_shows_that_nothing_of_it_runs_any_more(stage: Sta
 
 async def test_what_an_unavailable_worker_holds_is_removed_when_it_is_back(stage: Stage) -> None:
     """kueue #11346: the remote object was orphaned when its worker was unavailable at the moment of its removal."""
-    stage.history.two_may_live = True
     await stage.set_queue(onWorkerLost={"after": "1s", "action": "Redispatch"}, placement="Ordered")
     first, second = stage.workers
     async with stage.dispatcher():
         await stage.submit(never_finish="true")
         assert cluster_of(await stage.until(running)) == first
-        stage.doors[first].close()
+        stage.cut(first)
         await stage.until(lambda j: cluster_of(j) == second and running(j))
         await stage.management.delete(JOBS, "job", stage.namespace, propagation="Background")
         async with asyncio.timeout(60):
             while await stage.copies(second):
                 await asyncio.sleep(0.05)
         assert await stage.copies(first)
-        stage.doors[first].open()
+        stage.mend(first)
         await stage.nothing_left()
 
 
