@@ -89,12 +89,14 @@ def decide(situation: Situation) -> list[Action]:
     if is_run_here(job) or (attempt == 0 and _touched_by_others(job)):
         return _claimed(situation, cluster)
     # An attempt is made on one worker only: its copy is the copy, even if its cluster has got another name since.
-    current = [c for c in situation.copies if c.attempt == attempt and cluster is not None]
-    stale = [c for c in situation.copies if c not in current]
+    # Somebody may have made it a second time elsewhere (a backup that was restored there): that one goes.
+    of_attempt = [c for c in situation.copies if c.attempt == attempt and cluster is not None]
+    current = next((c for c in of_attempt if c.worker == cluster), of_attempt[0] if of_attempt else None)
+    stale = [c for c in situation.copies if current is None or c.uid != current.uid]
     actions = _deletions(_within_reach(stale, situation), "stale")
     if cluster is None:
         return actions + _unassigned(job, situation)
-    return actions + _assigned(job, situation, cluster, current[0] if current else None)
+    return actions + _assigned(job, situation, cluster, current)
 
 
 def _claimed(situation: Situation, cluster: str | None) -> list[Action]:

@@ -125,6 +125,11 @@ class CopyBuilder(Builder):
         del self.job["spec"]["managedBy"]
         self.job["spec"]["suspend"] = False
 
+    def seen_on(self, worker: str) -> Self:
+        """The same object, under another name of its cluster."""
+        self.worker = worker
+        return self
+
     @property
     def copy(self) -> Copy:
         """As decide wants it."""

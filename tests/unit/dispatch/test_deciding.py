@@ -130,6 +130,21 @@ CASES = [
         id="of two attempts on one worker the newer one stays",
     ),
     pytest.param(
+        situation(a_job().on("w2").started(), a_copy("w1").started(), a_copy("w2").started()),
+        ["DeleteCopy w1"],
+        id="of two copies of one attempt that on its worker stays, and the one that somebody made elsewhere goes",
+    ),
+    pytest.param(
+        situation(a_job().on("w1").started(), a_copy("w2").started()),
+        [],
+        id="a copy whose cluster has got another name is the copy",
+    ),
+    pytest.param(
+        situation(a_job().on("w1").started(), a_copy("w1").started(), a_copy("w1").started().seen_on("w2")),
+        [],
+        id="a copy that is seen under two names of its cluster is one copy, and stays",
+    ),
+    pytest.param(
         situation(a_job().on("w1").started(), workers={"w1": lost(10)}),
         ["Warn", "LookAgain"],
         id="a worker that is lost for a moment keeps its Job",
