@@ -76,6 +76,11 @@ class Injector:
         for link in tuple(self.states):
             self.mend(link)
 
+    def expect(self, fault: Fault) -> None:
+        """One more that waits for its request, or its event, from now on."""
+        self._waiting.append(_Waiting(fault))
+        self.spent.clear()
+
     def spoil(self, fault: Fault) -> LinkState:
         """Put a link in that state, until it is mended."""
         if fault.link in self.states:

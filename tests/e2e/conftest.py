@@ -15,7 +15,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The tests of one kind stay together, so that no fleet is started twice (`--dist loadgroup`)."""
     for item in items:
         call = getattr(item, "callspec", None)
-        if call is not None and "kind" in call.params and "stage" in getattr(item, "fixturenames", ()):
+        if call is not None and "kind" in call.params and "dispatching_fleet" in getattr(item, "fixturenames", ()):
             if item.path.parent == Path(__file__).parent:
                 item.add_marker(pytest.mark.xdist_group(f"dispatcher-{call.params['kind']}"))
 
@@ -37,6 +37,7 @@ def dispatching_fleet(kind: str) -> Iterator[BackgroundFleet]:
 
 @pytest_asyncio.fixture
 async def stage(kind: str, dispatching_fleet: BackgroundFleet) -> AsyncIterator[Stage]:
-    """One test's namespace, queue and workers."""
+    """One test's namespace, queue and workers; whatever a test is about, all promises must have been kept."""
     async with a_stage(kind, dispatching_fleet) as stage:
         yield stage
+        await stage.check()

@@ -21,7 +21,7 @@ from builtin_controller import Options as JobOptions
 from clusters.background import BackgroundFleet
 from clusters.fleet import FleetOptions
 from clusters.nodes import PREFIX
-from faults import Marks, Proxy, Rules
+from faults import Proxy
 from faults.record import MANAGEMENT
 from multimirror.api import (
     CLUSTER_ANNOTATION,
@@ -29,13 +29,12 @@ from multimirror.api import (
     MIRROR_QUEUES,
     QUEUE_LABEL,
     WORKER_CLUSTERS,
-    MirrorQueueSpec,
     crds,
 )
 from multimirror.dispatch import Dispatcher, DispatcherOptions
 from multimirror.kube import AlreadyExists, ApiError, Client, Connection, NotFound, Resource
 from multimirror.workers import Pulse
-from tests.e2e.history import History
+from tests.e2e.history import History, rules_of
 
 Json = dict[str, Any]
 JOBS = Resource("batch", "v1", "jobs", "Job")
@@ -232,24 +231,14 @@ class Stage:
         for name in self.workers:
             await self._restore(name)
         async with self.dispatcher() as dispatcher:
-            await self.history.check(await self._rules(dispatcher.origin), dispatcher.idle)
+            queue = await self.management.get(MIRROR_QUEUES, self.queue)
+            await self.history.check(rules_of(queue, dispatcher.origin), dispatcher.idle)
 
     async def _restore(self, worker: str) -> None:
         with contextlib.suppress(NotFound):
             await self.management.delete(SECRETS, worker, SYSTEM)
         await self.management.create(SECRETS, secret(worker, self.links[worker].kubeconfig), SYSTEM)
         await _made(self.management, WORKER_CLUSTERS, _worker(worker))
-
-    async def _rules(self, origin: str) -> Rules:
-        """As the queue has them. With a fence, no policy allows a second copy."""
-        spec = MirrorQueueSpec.read(await self.management.get(MIRROR_QUEUES, self.queue))
-        return Rules(
-            marks=Marks(identity=origin),
-            when_lost=spec.on_worker_lost.action if spec.fence is None else "Wait",
-            lost_after=spec.on_worker_lost.after,
-            retention=spec.retention,
-            patience=PATIENCE / 4,
-        )
 
     # --- seeing
 
@@ -350,7 +339,7 @@ async def until(
 
 @contextlib.asynccontextmanager
 async def a_stage(kind: str, fleet: BackgroundFleet) -> AsyncIterator[Stage]:
-    """A namespace, a queue and two workers for one test; checked and tidied up afterwards."""
+    """A namespace, a queue and two workers for one test; tidied up afterwards."""
     tag = secrets.token_hex(3)
     namespace, queue = f"team-{tag}", f"queue-{tag}"
     async with contextlib.AsyncExitStack() as stack:
@@ -376,7 +365,6 @@ async def a_stage(kind: str, fleet: BackgroundFleet) -> AsyncIterator[Stage]:
         await history.follow(namespace)
         try:
             yield stage
-            await stage.check()
         finally:
             for resource, names in ((WORKER_CLUSTERS, list(workers)), (MIRROR_QUEUES, [queue])):
                 for name in names:

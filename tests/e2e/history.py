@@ -14,15 +14,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from types import TracebackType
 from typing import Any, Final, Self
 
-from faults import Fault, Injector, Proxy, Record, Rules, Witness, check
+from faults import Fault, Injector, Marks, Proxy, Record, Rules, Witness, check
 from faults.invariants import at_rest
 from faults.record import EVENTS, JOBS, LEASES, MANAGEMENT, PODS, Life
 from faults.stage import DISPATCHER, certificates
-from multimirror.kube import Client
+from multimirror.api import MirrorQueueSpec
+from multimirror.kube import Client, Connection
 
 Json = dict[str, Any]
 REST: Final = 30.0  # seconds until everything must have come to rest
 LOOK: Final = 0.05
+PATIENCE: Final = 15.0  # for what nothing stands in the way of: this machine may have other things to do
 
 
 class History:
@@ -85,6 +87,11 @@ class History:
         """A link is in that state (faults.plan) until it is mended."""
         self._injector.spoil(Fault(kind=kind, link=f"{client}/{cluster}", seconds=math.inf))
 
+    def delay(self, verb: str, resource: str, seconds: float, cluster: str = MANAGEMENT) -> None:
+        """The dispatcher's next request of that sort takes so long."""
+        link = f"{DISPATCHER}/{cluster}"
+        self._injector.expect(Fault(kind="delay", link=link, verb=verb, resource=resource, seconds=seconds))
+
     def mend(self, cluster: str, client: str = DISPATCHER) -> None:
         """It is as before."""
         self._injector.mend(f"{client}/{cluster}")
@@ -109,17 +116,18 @@ class History:
         """Every version of every Job of a cluster: type of event, object."""
         return [(seen.type, seen.object) for seen in self.record.changes("Job", cluster)]
 
-    async def check(self, rules: Rules, idle: Callable[[], Awaitable[None]]) -> None:
-        """Wait for rest, while a dispatcher works that is idle then; raise when a promise was broken."""
+    async def check(self, rules: Rules, idle: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Wait for rest, while a dispatcher works (which is `idle` then); raise when a promise was broken."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(REST):
                 await self._rest(rules, idle)
         found = check(self.record, rules)
         assert not found, "\n".join(map(str, found))
 
-    async def _rest(self, rules: Rules, idle: Callable[[], Awaitable[None]]) -> None:
+    async def _rest(self, rules: Rules, idle: Callable[[], Awaitable[None]] | None) -> None:
         while True:
-            await idle()
+            if idle is not None:
+                await idle()
             for witness in self._witnesses:
                 await witness.caught_up()
             if not at_rest(self.record, rules):
@@ -127,16 +135,32 @@ class History:
             await asyncio.sleep(LOOK)
 
 
+def rules_of(queue: Json, origin: str | None = None) -> Rules:
+    """What holds for the Jobs of a MirrorQueue. With a fence, no policy allows a second copy."""
+    spec = MirrorQueueSpec.read(queue)
+    return Rules(
+        marks=Marks(identity=origin),
+        when_lost=spec.on_worker_lost.action if spec.fence is None else "Wait",
+        lost_after=spec.on_worker_lost.after,
+        retention=spec.retention,
+        patience=PATIENCE,
+    )
+
+
 @contextlib.asynccontextmanager
-async def witnessed(clients: Mapping[str, Client], namespace: str, rules: Rules | None = None) -> AsyncIterator[Record]:
-    """A run without proxies: what clusters held is recorded, and checked at the end for what that alone can show."""
-    record = Record()
-    resources = dict.fromkeys(clients, (JOBS, PODS)) | {MANAGEMENT: (JOBS, PODS, EVENTS)}
-    async with Witness(record, resources, namespace) as witness:
-        for cluster, client in clients.items():
-            await witness.follow(cluster, client)
-        yield record
-        async with asyncio.timeout(REST):
-            await witness.caught_up()
-    found = check(record, rules or Rules())
-    assert not found, "\n".join(map(str, found))
+async def witnessed(
+    management: Json, workers: Mapping[str, Json], namespace: str, rules: Rules | None = None
+) -> AsyncIterator[None]:
+    """A run without proxies, by the clusters' kubeconfigs: what they held is recorded, and checked for what that shows.
+
+    I1 to I7, that is, once all has come to rest; I8 and I9 ask for requests.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        clients = {
+            name: await stack.enter_async_context(Client(Connection.from_kubeconfig(kubeconfig), user_agent="witness"))
+            for name, kubeconfig in {MANAGEMENT: management, **workers}.items()
+        }
+        history = await stack.enter_async_context(History(clients.pop(MANAGEMENT), clients))
+        await history.follow(namespace)
+        yield
+        await history.check(rules or Rules())

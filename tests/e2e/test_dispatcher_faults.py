@@ -114,6 +114,7 @@ async def test_a_namespace_that_is_missing_on_a_worker_sends_the_job_to_another(
     _, second = stage.workers
     await stage.set_queue(placement="Ordered")
     elsewhere = f"{stage.namespace}-x"
+    await stage.history.follow(elsewhere)
     await stage.management.create(NAMESPACES, {"metadata": {"name": elsewhere}})
     await stage.workers[second].create(NAMESPACES, {"metadata": {"name": elsewhere}})
     with contextlib.suppress(Exception):
@@ -127,6 +128,7 @@ async def test_a_namespace_that_is_missing_on_a_worker_sends_the_job_to_another(
 
 async def test_a_namespace_that_is_missing_everywhere_is_told_and_the_job_goes_once_it_is_there(stage: Stage) -> None:
     elsewhere = f"{stage.namespace}-y"
+    await stage.history.follow(elsewhere)
     await stage.management.create(NAMESPACES, {"metadata": {"name": elsewhere}})
     async with stage.dispatcher() as dispatcher:
         await stage.management.create(JOBS, a_job("job", queue=stage.queue), elsewhere)
@@ -346,6 +348,7 @@ async def test_two_names_for_one_cluster_are_noticed_and_one_of_them_is_not_used
 async def test_a_worker_takes_only_the_namespaces_that_it_lists_under_their_names_there(stage: Stage) -> None:
     first, second = stage.workers
     there = f"{stage.namespace}-there"
+    await stage.history.follow(there)
     await stage.set_worker(first, namespaces=[{"name": stage.namespace, "workerNamespace": there}])
     await stage.set_worker(second, namespaces=[{"name": "somebody-else"}])
     await stage.workers[first].create(NAMESPACES, {"metadata": {"name": there}})
@@ -449,6 +452,21 @@ async def test_copies_whose_original_was_deleted_while_nobody_looked_are_removed
     assert len(await stage.copies()) == 1
     async with stage.dispatcher():
         await stage.nothing_left()
+
+
+async def test_a_controller_that_hears_late_of_what_there_is_decides_nothing_before(stage: Stage) -> None:
+    """I9: without its original a copy looks like one that nobody needs. The history is checked for what it writes."""
+    async with stage.dispatcher():
+        await stage.submit("running", never_finish="true")
+        await stage.until(running, "running")
+    await stage.submit("waiting")
+    for resource in ("jobs", "namespaces", "mirrorqueues"):
+        for verb in ("list", "watch"):  # whichever fills its cache
+            stage.history.delay(verb, resource, 1.0)
+    async with stage.dispatcher():
+        await stage.done("waiting")
+        job = await stage.job("running")
+        assert (attempt(job), running(job)) == ("1", True)
 
 
 async def test_a_controller_that_dies_before_any_of_its_writes_loses_nothing_and_does_nothing_twice(

@@ -1,23 +1,26 @@
 """`multimirror run`, and an ordinary Job that says nothing but a queue's name: the whole way, there and back."""
 
 import asyncio
-import base64
 import contextlib
 import json
 import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import aiohttp
 import pytest
 
 from clusters.background import BackgroundFleet
 from clusters.local.ports import free_ports
+from faults.record import MANAGEMENT
+from faults.stage import DISPATCHER
 from multimirror.admission import PATH
 from multimirror.api import CLUSTER_ANNOTATION, MIRROR_QUEUES, QUEUE_LABEL, WORKER_CLUSTERS
 from multimirror.kube import Client, Connection, Forbidden
 from tests.e2e.admission.conftest import JOBS, NAMESPACES, a_job, our_object
-from tests.e2e.dispatching import SECRETS, SYSTEM, condition, running_fleet, until
+from tests.e2e.dispatching import SECRETS, SYSTEM, condition, running_fleet, secret, until
+from tests.e2e.history import History, rules_of
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -34,11 +37,12 @@ def fleet(kind: str) -> Iterator[BackgroundFleet]:
 
 
 @contextlib.asynccontextmanager
-async def multimirror(fleet: BackgroundFleet) -> AsyncIterator[asyncio.subprocess.Process]:
+async def multimirror(kubeconfig: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     """`multimirror run`, ready."""
     health, admission = free_ports(2)
     arguments = {
-        "--kubeconfig": str(fleet.kubeconfig_file()),
+        "--kubeconfig": str(kubeconfig),
+        "--identity": DISPATCHER,
         "--health-address": f"127.0.0.1:{health}",
         "--admission-address": f"127.0.0.1:{admission}",
         "--admission-url": f"https://127.0.0.1:{admission}{PATH}",
@@ -66,30 +70,39 @@ async def ready(session: aiohttp.ClientSession, url: str) -> bool:
     return False
 
 
-async def test_an_ordinary_job_with_a_queue_runs_on_a_worker(fleet: BackgroundFleet) -> None:
-    kubeconfig = base64.b64encode(json.dumps(fleet.workers["worker-1"].kubeconfig).encode()).decode()
-    async with Client(Connection.from_kubeconfig(fleet.management.kubeconfig)) as client:
-        await client.create(SECRETS, {"metadata": {"name": "east"}, "data": {"kubeconfig": kubeconfig}}, SYSTEM)
+async def test_an_ordinary_job_with_a_queue_runs_on_a_worker(fleet: BackgroundFleet, tmp_path: Path) -> None:
+    here, there = fleet.management.kubeconfig, fleet.workers["worker-1"].kubeconfig
+    async with (
+        Client(Connection.from_kubeconfig(here), user_agent="user") as client,
+        Client(Connection.from_kubeconfig(there), user_agent="user") as east,
+        History(client, {"east": east}) as history,
+    ):
+        for namespace in ("team", SYSTEM):  # Jobs here, the leader's Lease there
+            await history.follow(namespace)
+        path = tmp_path / "kubeconfig"
+        path.write_text(json.dumps((await history.link(MANAGEMENT, here)).kubeconfig))
+        await client.create(SECRETS, secret("east", (await history.link("east", there)).kubeconfig), SYSTEM)
         worker = our_object(WORKER_CLUSTERS, "east", kubeconfig={"secret": {"name": "east"}})
         await client.create(WORKER_CLUSTERS, worker)
-        await client.create(MIRROR_QUEUES, our_object(MIRROR_QUEUES, "training"))
+        queue = await client.create(MIRROR_QUEUES, our_object(MIRROR_QUEUES, "training"))
         await client.create(NAMESPACES, {"metadata": {"name": "team"}})
-        async with Client(Connection.from_kubeconfig(fleet.workers["worker-1"].kubeconfig)) as there:
-            await there.create(NAMESPACES, {"metadata": {"name": "team"}})
-        async with multimirror(fleet) as process:
-            async with asyncio.timeout(60):
-                while (
-                    "managedBy" not in (await dry(client))["spec"]
-                ):  # the API server hears of the webhook a moment later
-                    await asyncio.sleep(0.05)
-            with pytest.raises(
-                Forbidden, match="there is no MirrorQueue 'trianing'; namespace 'team' may use training"
-            ):
-                await client.create(JOBS, a_job("typo", {QUEUE_LABEL: "trianing"}), "team")
-            await client.create(JOBS, a_job("train", {QUEUE_LABEL: "training"}), "team")
-            job = await until(client, JOBS, "team", "train", lambda job: condition(job, "Complete"))
-            assert job["metadata"]["annotations"][CLUSTER_ANNOTATION] == "east"
-            assert job["status"]["succeeded"] == 1
+        await east.create(NAMESPACES, {"metadata": {"name": "team"}})
+        with history.life():
+            async with multimirror(path) as process:
+                async with asyncio.timeout(60):
+                    while (
+                        "managedBy" not in (await dry(client))["spec"]
+                    ):  # the API server hears of the webhook a moment later
+                        await asyncio.sleep(0.05)
+                with pytest.raises(
+                    Forbidden, match="there is no MirrorQueue 'trianing'; namespace 'team' may use training"
+                ):
+                    await client.create(JOBS, a_job("typo", {QUEUE_LABEL: "trianing"}), "team")
+                await client.create(JOBS, a_job("train", {QUEUE_LABEL: "training"}), "team")
+                job = await until(client, JOBS, "team", "train", lambda job: condition(job, "Complete"))
+                assert job["metadata"]["annotations"][CLUSTER_ANNOTATION] == "east"
+                assert job["status"]["succeeded"] == 1
+                await history.check(rules_of(queue))
         assert process.returncode == 0
 
 

@@ -26,6 +26,7 @@ from multimirror.cli.dispatchers import LEASE
 from multimirror.cli.kinds import LEASES
 from multimirror.kube import Client, Connection, NotFound
 from tests.e2e.dispatching import SYSTEM, running_fleet
+from tests.e2e.history import witnessed
 
 Json = dict[str, Any]
 _Test = TypeVar("_Test", bound=Callable[..., None])
@@ -135,12 +136,15 @@ class _OfThisThread(io.StringIO):
 
 @contextlib.contextmanager
 def operated(kind: str, workers: int = 2) -> Iterator[Operator]:
-    """A fleet, and the dispatcher at work on it, admission included."""
+    """A fleet, and the dispatcher at work on it, admission included. All that became of Jobs is checked at the end."""
     with running_fleet(kind, workers) as fleet:
-        operator = Operator(fleet)
+        operator, history = Operator(fleet), contextlib.AsyncExitStack()
+        names = {name: cluster.kubeconfig for name, cluster in fleet.workers.items()}
+        fleet.run(history.enter_async_context(witnessed(fleet.management.kubeconfig, names, "default")))
         operator.start()
         try:
             yield operator
+            fleet.run(history.aclose())
         finally:
             operator.stop()
 

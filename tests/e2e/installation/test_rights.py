@@ -19,6 +19,7 @@ from multimirror.cli.installation.applying import apply
 from multimirror.cli.installation.wanting import Wanted, objects
 from multimirror.kube import Client, Connection, NotFound
 from tests.e2e.dispatching import EVENTS, JOBS, NAMESPACES, PODS, SECRETS, condition, secret, until
+from tests.e2e.history import witnessed
 from tests.e2e.installation.processes import (
     SYSTEM,
     Audit,
@@ -64,6 +65,8 @@ async def test_the_dispatcher_needs_exactly_what_it_is_granted(
     token = await token_of(admin, "multimirror")
     await _a_team(admin, workers)
     async with contextlib.AsyncExitStack() as stack:
+        clusters = {name: cluster.kubeconfig for name, cluster in workers.workers.items()}
+        await stack.enter_async_context(witnessed(fleet.management.kubeconfig, clusters, "team"))
         # The API server cannot reach Services here: a URL stands for it, with both replicas behind.
         ports = free_ports(deployment["spec"]["replicas"])
         service = await stack.enter_async_context(a_service(ports))

@@ -18,6 +18,7 @@ from multimirror.cli.installation.wanting import KINDS, Wanted, identity, object
 from multimirror.dispatch import Dispatcher, DispatcherOptions
 from multimirror.kube import Client, Connection, NotFound, ServerError
 from tests.e2e.dispatching import JOBS, NAMESPACES, PODS, SECRETS, a_job, condition, secret, until
+from tests.e2e.history import rules_of, witnessed
 from tests.e2e.installation.processes import SYSTEM, Json, multimirror
 
 pytestmark = [pytest.mark.cluster_kind("local"), pytest.mark.timeout(300)]
@@ -77,7 +78,9 @@ class Place:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def place(admin: Client, workers: BackgroundFleet, kubeconfig: Path) -> AsyncIterator[Place]:
+async def place(
+    fleet: BackgroundFleet, admin: Client, workers: BackgroundFleet, kubeconfig: Path
+) -> AsyncIterator[Place]:
     """Installed, with a worker and a queue."""
     name = f"team-{randomness.token_hex(3)}"
     with contextlib.suppress(NotFound):  # filled in by an earlier test's dispatcher
@@ -93,10 +96,11 @@ async def place(admin: Client, workers: BackgroundFleet, kubeconfig: Path) -> As
         await admin.create(SECRETS, secret(name, there_config), SYSTEM)
         spec = {"kubeconfig": {"secret": {"name": name}}}
         await admin.create(WORKER_CLUSTERS, {"metadata": {"name": name}, "spec": spec})
-        await admin.create(MIRROR_QUEUES, {"metadata": {"name": name}, "spec": {"quota": {"jobs": 1}}})
+        queue = await admin.create(MIRROR_QUEUES, {"metadata": {"name": name}, "spec": {"quota": {"jobs": 1}}})
         place = Place(name, admin, there, kubeconfig)
         await place.free()
-        yield place
+        async with witnessed(fleet.management.kubeconfig, {name: there_config}, name, rules_of(queue)):
+            yield place
         for client in (admin, there):
             await client.request("DELETE", JOBS.path(name), {"propagationPolicy": "Background"})
         with contextlib.suppress(NotFound):
@@ -114,6 +118,7 @@ async def test_jobs_that_are_not_finished_stop_it(place: Place) -> None:
     for obj in objects(Wanted()):
         assert await find(place.admin, obj) is not None, identity(obj)
     assert (await place.admin.get(JOBS, "waiting", place.name))["metadata"]["uid"] == job["metadata"]["uid"]
+    await place.admin.delete(JOBS, "waiting", place.name)  # nobody is there who would say what it waits for
 
 
 async def test_drained_means_that_jobs_end_by_themselves(place: Place) -> None:
