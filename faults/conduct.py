@@ -59,8 +59,9 @@ def _changed_again(record: Record, seen: Seen, until: float) -> bool:
 
 def _in_the_way(record: Record, rules: Rules, cluster: str, since: float, until: float) -> bool:
     """Nobody was there to do it all the time; or a fault was felt, after which things are tried ever more slowly."""
-    lives = [life for life in record.lives if is_one(life.client, rules.dispatcher) and life.time <= until]
-    if not lives or lives[-1].time >= since or lives[-1].what != "started":
+    lives = [life for life in record.lives if is_one(life.client, rules.dispatcher)]  # none: nobody noted any
+    last = next((life for life in reversed(lives) if life.time <= until), None)
+    if lives and (last is None or last.time >= since or last.what != "started"):
         return True
     return any(record.disturbed(each, since - 60.0, until) for each in (cluster, MANAGEMENT))
 

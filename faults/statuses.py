@@ -62,18 +62,6 @@ def original_and_copy_agree(record: Record, rules: Rules) -> Iterator[Violation]
         yield from _compared(job, copy, first=attempt == "1")
 
 
-def finished_jobs_agree_with_their_copies(record: Record, rules: Rules) -> Iterator[Violation]:
-    """I4, for Jobs that have ended: that holds at any moment, not only when a run has come to rest."""
-    names = {
-        f"{job['metadata']['namespace']}/{job['metadata']['name']}"
-        for job in record.last("Job", MANAGEMENT).values()
-        if is_finished(job.get("status") or {})
-    }
-    for found in original_and_copy_agree(record, rules):
-        if found.text.partition(":")[0] in names:
-            yield found
-
-
 def _compared(job: Json, copy: Json, *, first: bool) -> Iterator[Violation]:
     ours, theirs = job.get("status") or {}, copy.get("status") or {}
     if is_finished(ours) and not is_finished(theirs):
