@@ -81,8 +81,7 @@ async def run(scenario: Scenario, ground: Ground, pace: Pace | None = None, *, n
                 group.create_task(_do(stage, step, pace), name=str(step))
             group.create_task(_while_faults_wait(stage, scenario, pace))
         stage.injector.stop()
-        for controller in stage.controllers.values():
-            await controller.start()
+        await stage.start()
         await _come_to_rest(stage.record, rules, pace)
         violations = check(stage.record, rules)
         return Outcome(

@@ -79,6 +79,9 @@ class Stage:
         self._open: dict[str, contextlib.AsyncExitStack] = {}
         self._stack = contextlib.AsyncExitStack()
         self._tasks: asyncio.TaskGroup | None = None
+        self._at_work: dict[asyncio.Task[None], None] = {}
+        self._held: dict[str, asyncio.Lock] = {}
+        """Who kills a controller starts it again before anybody else may touch it; by its name."""
 
     async def __aenter__(self) -> Self:
         async with contextlib.AsyncExitStack() as stack:
@@ -203,7 +206,9 @@ class Stage:
         return run
 
     async def start(self) -> None:
-        """All controllers."""
+        """All controllers that do not run, once nobody is breaking anything any more."""
+        for task in tuple(self._at_work):
+            await asyncio.wait([task])
         for controller in self.controllers.values():
             await controller.start()
 
@@ -221,7 +226,9 @@ class Stage:
     async def _hands(self, fault: Fault) -> None:
         """Carried out beside whoever asked, who may be part of what is broken."""
         assert self._tasks is not None
-        self._tasks.create_task(self._break(fault), name=str(fault))
+        task = self._tasks.create_task(self._break(fault), name=str(fault))
+        self._at_work[task] = None
+        task.add_done_callback(self._at_work.pop)
 
     async def _break(self, fault: Fault) -> None:
         match fault.kind:
@@ -237,17 +244,28 @@ class Stage:
     def _controller_of(self, fault: Fault) -> Controller:
         return self.controllers.get(fault.link) or self.controllers[fault.link.partition("/")[0]]
 
+    def _hold(self, controller: Controller) -> asyncio.Lock:
+        return self._held.setdefault(controller.name, asyncio.Lock())
+
     async def _crash(self, controller: Controller, seconds: float) -> None:
-        await controller.kill()
-        await asyncio.sleep(seconds)
-        await controller.start()
+        async with self._hold(controller):
+            await controller.kill()
+            await asyncio.sleep(seconds)
+            await controller.start()
 
     async def _wipe(self, name: str) -> None:
         """All of it is another one: its Job controller too, which is part of it."""
-        links = [proxy for proxy in self.proxies.values() if proxy.cluster == name]
         job_controller = self.controllers.get(f"{JOB_CONTROLLER}/{name}")
-        if job_controller is not None:
+        if job_controller is None:
+            await self._replace(name)
+            return
+        async with self._hold(job_controller):
             await job_controller.kill()
+            await self._replace(name)
+            await job_controller.start()
+
+    async def _replace(self, name: str) -> None:
+        links = [proxy for proxy in self.proxies.values() if proxy.cluster == name]
         for proxy in links:
             proxy.cut()
         await self._witness.wiped(name)
@@ -260,8 +278,6 @@ class Stage:
             await self._watch(name)
         if self.controllers[DISPATCHER].running:
             self.proxies[f"{DISPATCHER}/{name}"].mend()
-        if job_controller is not None:
-            await job_controller.start()
 
     async def _swap(self, fault: Fault) -> None:
         """The kubeconfig of a worker is that of the next one, for a while."""
