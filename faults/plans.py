@@ -219,6 +219,12 @@ FOUND: Final[Mapping[str, Plan]] = {
         ],
         _watch("mute", _HUB, at=8),
     ),
+    "suspended in vain": _plan(
+        "a Job whose copy vanished out of sight, and that its user suspended meanwhile, was started again",
+        [_job(0, sort="forever"), Step(10, "suspend", "job-0")],
+        _link("unauthorized", _ONE, 4, 15),
+        Fault(kind="wipe", link="worker-1", at=5),
+    ),
     "rotated": _plan(
         "other credentials for a worker moved its Jobs, where the policy moves them at once",
         [*_jobs(3, "forever"), Step(10, "rotate", "worker-1")],

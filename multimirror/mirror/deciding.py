@@ -156,6 +156,8 @@ def _assigned(job: Json, situation: Situation, cluster: str, copy: Copy | None) 
 
 def _fenced_out(job: Json, situation: Situation, cluster: str) -> list[Action]:
     """The worker ended the copy because it did not hear from us: that is not the user's failure."""
+    if job["spec"].get("suspend"):
+        return _show_suspended(job, situation)  # its user stopped it meanwhile
     problem = f"worker {cluster} had no contact for a lease of {lease_of(job)} s and ended the Job there"
     if situation.policy.when_lost == "Fail":
         return _mirrored(job, with_ending(job, _now(situation), reason="WorkerLost", message=problem), cluster)
@@ -173,10 +175,10 @@ def _without_copy(job: Json, situation: Situation, cluster: str) -> list[Action]
     if phase(status) is not Phase.RUNNING:
         # Its end had been announced; an announcement cannot be taken back, and must not be, or it would run again.
         return _mirrored(job, with_ending(job, _now(situation)), cluster)
+    if job["spec"].get("suspend"):
+        return _show_suspended(job, situation)  # its user stopped it, and another attempt would start it again
     if status.get("startTime"):
         return [Unassign("CopyVanished", f"the Job was deleted on worker {cluster}; it is started again")]
-    if job["spec"].get("suspend"):
-        return _show_suspended(job, situation)
     if cluster in situation.refusals:
         return [Unassign("Refused", f"worker {cluster} did not take it: {situation.refusals[cluster]}")]
     if any(c.worker != cluster for c in _within_reach(situation.copies, situation)):

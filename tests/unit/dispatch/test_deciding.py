@@ -95,6 +95,11 @@ CASES = [
     pytest.param(situation(None, a_copy("w1").deleting()), [], id="a copy that is on its way out is not deleted again"),
     pytest.param(situation(a_job().on("w1").started()), ["Unassign"], id="a copy that vanished is another attempt"),
     pytest.param(
+        situation(a_job().on("w1").started().suspended()),
+        ["PatchStatus"],
+        id="a copy that vanished after its user had suspended the Job is not another attempt",
+    ),
+    pytest.param(
         situation(a_job().on("w1").suspended(), a_copy("w1").started()),
         ["SyncCopy", "PatchStatus"],
         id="a Job that its user suspends suspends its copy",

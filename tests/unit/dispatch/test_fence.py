@@ -184,6 +184,14 @@ def test_a_copy_that_its_lease_ended_is_never_mirrored_as_failed_but_started_aga
     assert [c["reason"] for c in action.status["conditions"] if c["type"] == "Failed"] == ["WorkerLost"]
 
 
+def test_a_job_that_its_user_suspended_is_not_started_again_because_its_lease_ended() -> None:
+    copy = a_copy("w1")
+    copy.job["status"] = ended("Failed", 60)
+    (action,) = decided(leased().started().suspended(), copy)
+    assert isinstance(action, PatchStatus)
+    assert [c["type"] for c in action.status["conditions"]] == ["Suspended"]
+
+
 def test_what_a_fenced_copy_said_last_is_not_the_jobs_failure_either() -> None:
     workers = {"w1": Reach(connected=True)}
     found = Situation(leased().started().job, [], Policy(), workers, last_words=ended("Failed", 60), now=NOW)
