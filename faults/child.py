@@ -84,6 +84,7 @@ def report(scenario: Scenario, *, shorten: bool) -> dict[str, Any]:
 def main() -> None:
     """Until the end of the input."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    gc.freeze()  # what is imported is no garbage: it need not be looked at before each run
     for line in sys.stdin:
         asked = json.loads(line)
         try:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from faults import contact
 from faults.record import MANAGEMENT, Exchange, Record, Seen, is_one
 from faults.rules import Rules, Violation
 from multimirror.batch import is_finished
@@ -58,12 +59,11 @@ def _changed_again(record: Record, seen: Seen, until: float) -> bool:
 
 
 def _in_the_way(record: Record, rules: Rules, cluster: str, since: float, until: float) -> bool:
-    """Nobody was there to do it all the time; or a fault was felt, after which things are tried ever more slowly."""
-    lives = [life for life in record.lives if is_one(life.client, rules.dispatcher)]  # none: nobody noted any
-    last = next((life for life in reversed(lives) if life.time <= until), None)
-    if lives and (last is None or last.time >= since or last.what != "started"):
-        return True
-    return any(record.disturbed(each, since - 60.0, until) for each in (cluster, MANAGEMENT))
+    """Of the way from the Job to its worker: on either link of the controller, or the controller was not there."""
+    return any(
+        contact.overlaps(contact.no_contact(record, rules.dispatcher, each), since, until)
+        for each in (cluster, MANAGEMENT)
+    )
 
 
 def nothing_before_the_caches(record: Record, rules: Rules) -> Iterator[Violation]:

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from faults.record import MANAGEMENT, Exchange, Record, Seen, is_one
+from faults import contact, fencing
+from faults.record import MANAGEMENT, Exchange, Record, Seen
 from faults.rules import Rules, Violation
 from multimirror.batch import is_finished
 
@@ -50,17 +51,14 @@ def _is_over(seen: Seen) -> bool:
 
 def _may_both_live(record: Record, rules: Rules, old: _Live, new: _Live) -> bool:
     """The older one's worker was out of reach for as long as the policy asks for; or it was another one by name."""
-    for struck in record.struck:
-        if struck.time > new.since:
-            continue
-        if struck.fault.kind == "swap" and struck.fault.link in (old.cluster, new.cluster):
-            return True
-        client, _, cluster = struck.fault.link.rpartition("/")
-        felt = is_one(client, rules.dispatcher) or struck.fault.kind == "removed"
-        if rules.when_lost == "Redispatch" and felt and cluster == old.cluster:
-            if struck.time + rules.lost_after <= new.since + 0.01:
-                return True
-    return False
+    if rules.fence:
+        return fencing.does_not_hold(record, rules, old.cluster, new.since)
+    if contact.spell_at(contact.swapped(record), new.since):
+        return True
+    if rules.when_lost != "Redispatch":
+        return False
+    spell = contact.spell_at(contact.lost(record, rules.dispatcher, old.cluster), new.since)
+    return spell is not None and spell[0] + rules.lost_after <= new.since + 0.01
 
 
 def finished_jobs_start_nothing(record: Record, rules: Rules) -> Iterator[Violation]:
@@ -74,11 +72,11 @@ def finished_jobs_start_nothing(record: Record, rules: Rules) -> Iterator[Violat
         elif seen.kind == "Job" and (original := rules.marks.original_of(seen.object)):
             if seen.uid not in copies:
                 copies[seen.uid] = _Live(seen.cluster, original, "", seen.time, seen.name)
-                if original in ended and seen.type == "ADDED" and not _came_late(record, seen):
+                if original in ended and seen.type == "ADDED" and not _was_on_its_way(record, seen, ended[original]):
                     yield Violation("I2", f"{seen.name} is finished, and a copy of it is made on {seen.cluster}")
         elif seen.kind == "Pod" and seen.type == "ADDED":
             for copy in _owners(seen.object, copies):
-                if copy.uid in ended and not _was_left_behind(record, copy, ended[copy.uid]):
+                if copy.uid in ended and seen.time > _can_be_stopped(record, rules, copy, ended[copy.uid]):
                     text = f"{copy.name} is finished, and pod {seen.name} of it starts on {seen.cluster}"
                     yield Violation("I2", text, (f"{ended[copy.uid]:8.3f}  finished", f"{seen.time:8.3f}  pod added"))
 
@@ -89,17 +87,17 @@ def _owners(pod: Json, copies: dict[str, _Live]) -> Iterator[_Live]:
             yield copies[reference["uid"]]
 
 
-def _came_late(record: Record, seen: Seen) -> bool:
-    """The request that made it was held up on its way."""
-    return any(
-        each.call.verb == "create" and each.fault == "delay" and each.cluster == seen.cluster and each.time < seen.time
-        for each in record.exchanges
-    )
+def _was_on_its_way(record: Record, seen: Seen, ended: float) -> bool:
+    """The very request that made it was sent before the end, and held up: nobody can call it back."""
+    made = record.created_by(seen)
+    return made is not None and made.fault in ("delay", "slow") and made.time <= ended
 
 
-def _was_left_behind(record: Record, copy: _Live, ended: float) -> bool:
-    """A copy on a worker that could not be told."""
-    return record.disturbed(copy.cluster, copy.since, ended + 60.0)
+def _can_be_stopped(record: Record, rules: Rules, copy: _Live, ended: float) -> float:
+    """From when on no pod of this copy starts any more: at once; or, out of reach, or come late, a while after."""
+    first = ended if copy.since <= ended else copy.since + rules.patience
+    spell = contact.spell_at(contact.no_contact(record, rules.dispatcher, copy.cluster), first)
+    return spell[1] if spell is not None else first
 
 
 def others_are_left_alone(record: Record, rules: Rules) -> Iterator[Violation]:

@@ -13,7 +13,7 @@ itself. Checks about the end of a run (I4, I6, I7 and `end`) assume that it has 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from faults import conduct, copies, statuses
+from faults import conduct, copies, fencing, statuses
 from faults.record import Record
 from faults.rules import Rules, Violation
 
@@ -21,6 +21,7 @@ Check = Callable[[Record, Rules], Iterator[Violation]]
 
 ALWAYS: Final[Mapping[str, Check]] = {
     "I1 one copy at a time": copies.one_copy_at_a_time,
+    "I1 never in two places, with a fence": fencing.never_in_two_places,
     "I2 nothing after the end": copies.finished_jobs_start_nothing,
     "I3 the status rules": statuses.statuses_follow_the_rules,
     "I5 hands off what is not ours": copies.others_are_left_alone,

@@ -157,6 +157,15 @@ class Record:
                 objects[each.uid] = each.object
         return objects
 
+    def created_by(self, seen: Seen) -> Exchange | None:
+        """The request that made an object which was seen to be added."""
+        metadata = seen.object["metadata"]
+        for each in self.writes(cluster=seen.cluster):
+            if each.call.verb == "create" and each.took_effect and each.version == metadata["resourceVersion"]:
+                if each.time <= seen.time and (each.body or {}).get("metadata", {}).get("name") == metadata["name"]:
+                    return each
+        return None
+
     def disturbed(self, cluster: str, since: float, until: float, client: str | None = None) -> bool:
         """Whether any fault was felt on the way to that cluster within that time."""
         for each in self.struck:

@@ -30,6 +30,10 @@ class Rules:
     """The same, as it appears in managedFields; for runs without proxies."""
     when_lost: str = "Redispatch"
     lost_after: float = 300.0
+    fence: float = 0.0
+    """The lease of the queue's fence; 0: it has none."""
+    grace: float = 30.0
+    """How late a worker's own Job controller may be, with a fence."""
     retention: float = 0.0
     patience: float = 5.0
     """How long something that nothing stands in the way of may take (I8)."""

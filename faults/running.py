@@ -12,7 +12,7 @@ from faults.grounds import MANAGEMENT, Ground
 from faults.invariants import at_rest, check
 from faults.record import JOBS, Record
 from faults.rules import Rules, Violation
-from faults.scenario import Scenario
+from faults.scenario import GRACE, Scenario
 from faults.stage import DISPATCHER, Stage
 from faults.statuses import ends
 from faults.workload import Step, a_job
@@ -59,6 +59,8 @@ async def run(scenario: Scenario, ground: Ground, pace: Pace | None = None, *, n
         dispatcher=DISPATCHER,
         when_lost=scenario.when_lost,
         lost_after=lost_after,
+        fence=scenario.fence,
+        grace=GRACE,
         retention=0.0,
         ends=scenario.expected(),
     )
@@ -106,13 +108,15 @@ async def _while_faults_wait(stage: Stage, scenario: Scenario, pace: Pace) -> No
 async def _come_to_rest(record: Record, rules: Rules, pace: Pace) -> None:
     """Until the end is reached and stays; or until it is clear that it never will be."""
     loop = asyncio.get_running_loop()
-    deadline, since = loop.time() + pace.rest, None
-    seen = -1
+    deadline, since, seen = loop.time() + pace.rest, None, -1
     while loop.time() < deadline:
         if len(record.seen) != seen or since is None:
             seen = len(record.seen)
-            since = loop.time() if not at_rest(record, rules) else None
-        elif loop.time() - since >= pace.quiet:
+            if at_rest(record, rules):
+                since = None
+            elif since is None or not rules.fence:  # with a fence leases are renewed: there are always changes
+                since = loop.time()
+        if since is not None and loop.time() - since >= pace.quiet:
             return
         await asyncio.sleep(pace.look)
 

@@ -14,6 +14,8 @@ _HUB: Final = "management"
 _VERBS: Final = ("*", "write", "create", "patch", "delete", "get", "list")
 _RESOURCES: Final = ("*", "*", "jobs", "jobs/status")
 _MOST: Final = 12
+GRACE: Final = 10.0
+"""Of a queue's fence, in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,8 @@ class Scenario:
     lost_after: float = 20.0
     retention: float = 0.0
     placement: str = "Spread"
+    fence: float = 0.0
+    """The lease of the queue's fence; 0: it has none."""
     steps: Sequence[Step] = ()
     plan: Sequence[Fault] = ()
     ends: Mapping[str, str] = field(default_factory=dict)
@@ -43,6 +47,7 @@ class Scenario:
             "placement": self.placement,
             "retention": f"{self.retention:g}s",
             "onWorkerLost": {"after": f"{self.lost_after:g}s", "action": self.when_lost},
+            **({"fence": {"lease": f"{self.fence:g}s", "grace": f"{GRACE:g}s"}} if self.fence else {}),
         }
 
     def expected(self) -> dict[str, str]:
@@ -62,6 +67,7 @@ class Scenario:
         head = (
             f"seed {self.seed}: {self.workers} workers, placement {self.placement}, retention {self.retention:g} s, "
             f"a lost worker's Jobs: {self.when_lost} after {self.lost_after:g} s"
+            + (f", fence of {self.fence:g} s" if self.fence else "")
         )
         moments = [(step.at, f"      {step}") for step in self.steps]
         moments += [(fault.at, f"FAULT {fault}") for fault in self.plan]
@@ -82,6 +88,7 @@ def from_seed(seed: int, *, real: bool = False) -> Scenario:
         lost_after=chance.choice([0.0, 5.0, 20.0]),
         retention=chance.choice([0.0, 0.0, 10.0]),
         placement=chance.choice(["Spread", "Spread", "Pack", "Ordered"]),
+        fence=0.0 if real else chance.choice([0.0, 0.0, 10.0, 20.0]),  # real time is too dear for leases
         steps=tuple(steps),
         plan=tuple(sorted(plan, key=lambda fault: fault.at)),
     )

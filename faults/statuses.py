@@ -57,6 +57,8 @@ def original_and_copy_agree(record: Record, rules: Rules) -> Iterator[Violation]
         copy = last.get((uid, cluster or "", attempt))
         if copy is None or (job.get("metadata") or {}).get("deletionTimestamp"):
             continue
+        if rules.fence and job["spec"].get("suspend") and holds(copy.get("status") or {}, "Failed"):
+            continue  # its lease ended it before its user's wish was known there: not the Job's end
         if copy["metadata"]["uid"] not in record.last("Job", cluster or ""):
             if swapped:
                 continue

@@ -1,0 +1,71 @@
+"""When a controller could not know, or could not tell a cluster, what it had to: what checks may excuse, and no more.
+
+A spell is a time without sure contact: as long as faults on that one link were felt, and the while that it takes to
+come back, which is no longer than the outage was (waits between two tries double) and half a minute at most. Spells
+that touch are one.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from faults.plan import LINKS, PROCESSES, Fault
+from faults.record import Record, Struck
+
+Spell = tuple[float, float]
+
+_LONGEST_WAIT: Final = 30.0  # between two tries
+_AT_LEAST: Final = 5.0  # to notice, to connect, to list, to act
+_FELT: Final = {"hang": 30.0, "late": 30.0, "mute": 100.0}
+"""Until a request without an answer, or a watch without a word, is given up."""
+
+
+def no_contact(record: Record, client: str, cluster: str) -> list[Spell]:
+    """The spells in which that client could not be sure to reach that cluster, or did not live."""
+    return _spells(record, lambda fault: _is_between(fault, client, cluster) or _kills(fault, client))
+
+
+def lost(record: Record, client: str, cluster: str) -> list[Spell]:
+    """Those in which the cluster may have been taken for lost: the link as a whole, or a heartbeat, was disturbed."""
+    return _spells(record, lambda fault: _is_between(fault, client, cluster) and _disturbs_heartbeats(fault))
+
+
+def swapped(record: Record) -> list[Spell]:
+    """Those in which two workers had changed places: each may be taken for the other, or for one of no use."""
+    return _spells(record, lambda fault: fault.kind == "swap")
+
+
+def spell_at(spells: Iterable[Spell], moment: float) -> Spell | None:
+    """The one that was on at that moment."""
+    return next((spell for spell in spells if spell[0] <= moment <= spell[1]), None)
+
+
+def overlaps(spells: Iterable[Spell], since: float, until: float) -> bool:
+    """Whether one of them touches that time."""
+    return any(begin <= until and end >= since for begin, end in spells)
+
+
+def _is_between(fault: Fault, client: str, cluster: str) -> bool:
+    return fault.link in (f"{client}/{cluster}", cluster) or fault.kind == "swap"
+
+
+def _kills(fault: Fault, client: str) -> bool:
+    return fault.kind in PROCESSES and fault.link.partition("/")[0] == client
+
+
+def _disturbs_heartbeats(fault: Fault) -> bool:
+    return fault.kind in LINKS or fault.kind in ("wipe", "restart", "hang", "delay")
+
+
+def _spells(record: Record, counts: Callable[[Fault], bool]) -> list[Spell]:
+    merged: list[Spell] = []
+    for begin, end in sorted(_felt(struck) for struck in record.struck if counts(struck.fault)):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(end, merged[-1][1]))
+        else:
+            merged.append((begin, end))
+    return merged
+
+
+def _felt(struck: Struck) -> Spell:
+    over = max(struck.until, struck.time + _FELT.get(struck.fault.kind, 0.0))
+    return struck.time, over + max(_AT_LEAST, min(over - struck.time, _LONGEST_WAIT))
