@@ -59,10 +59,9 @@ def _changed_again(record: Record, seen: Seen, until: float) -> bool:
 
 
 def _in_the_way(record: Record, rules: Rules, cluster: str, since: float, until: float) -> bool:
-    """Of the way from the Job to its worker: on either link of the controller, or the controller was not there."""
-    return any(
-        contact.overlaps(contact.no_contact(record, rules.dispatcher, each), since, until)
-        for each in (cluster, MANAGEMENT)
+    """The worker would not have answered; or the controller was not there, or could not know of the Job."""
+    return contact.overlaps(contact.no_answers(record, rules.dispatcher, cluster), since, until) or contact.overlaps(
+        contact.no_contact(record, rules.dispatcher, MANAGEMENT), since, until
     )
 
 
@@ -159,7 +158,8 @@ def controllers_stay_up(record: Record, rules: Rules) -> Iterator[Violation]:
             started[life.client] = life.time
         if life.what == "ended by itself":
             home = MANAGEMENT if is_one(life.client, rules.dispatcher) else life.client.rpartition("/")[2]
-            if not record.disturbed(home, started.get(life.client, 0.0) - 1.0, life.time):
+            client = life.client.partition("/")[0]
+            if not record.disturbed(home, started.get(life.client, 0.0) - 1.0, life.time, client):
                 yield Violation("I10", f"{life.client} ended by itself at {life.time:.3f}")
 
 

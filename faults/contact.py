@@ -8,7 +8,7 @@ that touch are one.
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from faults.plan import LINKS, PROCESSES, Fault
+from faults.plan import LINKS, PROCESSES, WATCHES, Fault
 from faults.record import Record, Struck
 
 Spell = tuple[float, float]
@@ -17,16 +17,30 @@ _LONGEST_WAIT: Final = 30.0  # between two tries
 _AT_LEAST: Final = 5.0  # to notice, to connect, to list, to act
 _FELT: Final = {"hang": 30.0, "late": 30.0, "mute": 100.0}
 """Until a request without an answer, or a watch without a word, is given up."""
+_LOSES: Final = (*LINKS, "wipe", "restart", "hang", "delay", "mute", "late_events")
 
 
 def no_contact(record: Record, client: str, cluster: str) -> list[Spell]:
     """The spells in which that client could not be sure to reach that cluster, or did not live."""
-    return _spells(record, lambda fault: _is_between(fault, client, cluster) or _kills(fault, client))
+    return _spells(record, lambda fault: _cuts_off(fault, client, cluster))
+
+
+def no_contact_by_name(record: Record, client: str, cluster: str) -> list[Spell]:
+    """The same for one that knows clusters by their kubeconfigs, which may be exchanged."""
+    return _spells(record, lambda fault: _cuts_off(fault, client, cluster) or fault.kind == "swap")
+
+
+def no_answers(record: Record, client: str, cluster: str) -> list[Spell]:
+    """Those in which requests might fail or wait; watches do not count."""
+    return _spells(
+        record,
+        lambda fault: (_cuts_off(fault, client, cluster) and fault.kind not in WATCHES) or fault.kind == "swap",
+    )
 
 
 def lost(record: Record, client: str, cluster: str) -> list[Spell]:
-    """Those in which the cluster may have been taken for lost: the link as a whole, or a heartbeat, was disturbed."""
-    return _spells(record, lambda fault: _is_between(fault, client, cluster) and _disturbs_heartbeats(fault))
+    """Those in which it may have been taken for lost: the link was bad, or a heartbeat or a list got no answer."""
+    return _spells(record, lambda fault: _is_between(fault, client, cluster) and fault.kind in _LOSES)
 
 
 def swapped(record: Record) -> list[Spell]:
@@ -45,15 +59,12 @@ def overlaps(spells: Iterable[Spell], since: float, until: float) -> bool:
 
 
 def _is_between(fault: Fault, client: str, cluster: str) -> bool:
-    return fault.link in (f"{client}/{cluster}", cluster) or fault.kind == "swap"
+    return fault.link in (f"{client}/{cluster}", cluster) and fault.kind != "swap"
 
 
-def _kills(fault: Fault, client: str) -> bool:
-    return fault.kind in PROCESSES and fault.link.partition("/")[0] == client
-
-
-def _disturbs_heartbeats(fault: Fault) -> bool:
-    return fault.kind in LINKS or fault.kind in ("wipe", "restart", "hang", "delay")
+def _cuts_off(fault: Fault, client: str, cluster: str) -> bool:
+    dies = fault.kind in PROCESSES and (fault.link == f"{client}/{cluster}" or fault.link.partition("/")[0] == client)
+    return dies or _is_between(fault, client, cluster)
 
 
 def _spells(record: Record, counts: Callable[[Fault], bool]) -> list[Spell]:

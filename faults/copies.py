@@ -96,7 +96,7 @@ def _was_on_its_way(record: Record, seen: Seen, ended: float) -> bool:
 def _can_be_stopped(record: Record, rules: Rules, copy: _Live, ended: float) -> float:
     """From when on no pod of this copy starts any more: at once; or, out of reach, or come late, a while after."""
     first = ended if copy.since <= ended else copy.since + rules.patience
-    spell = contact.spell_at(contact.no_contact(record, rules.dispatcher, copy.cluster), first)
+    spell = contact.spell_at(contact.no_contact_by_name(record, rules.dispatcher, copy.cluster), first)
     return spell[1] if spell is not None else first
 
 

@@ -1,7 +1,9 @@
 """I1 with a fence: a Job never runs in two places, whatever the network does. What runs is its pods.
 
 The fence is the worker's own Job controller, so it does not hold where that one could not work for longer than the
-queue's grace; nor does it speak of the pods of a copy that somebody deleted, which are stopped by the cluster.
+queue's grace. It counts from the loss of contact, so it does not hold where another cluster answers in the place of the
+worker: a copy that is not there has vanished. Nor does it speak of the pods of a copy that somebody deleted, which are
+stopped by the cluster.
 """
 
 from collections.abc import Iterator
@@ -48,7 +50,9 @@ def never_in_two_places(record: Record, rules: Rules) -> Iterator[Violation]:
 
 
 def does_not_hold(record: Record, rules: Rules, cluster: str, moment: float) -> bool:
-    """The Job controller there could not work for longer than the grace, and may not have caught up."""
+    """Two workers had changed places; or the Job controller there could not work for longer than the grace."""
+    if contact.spell_at(contact.swapped(record), moment) is not None:
+        return True
     spell = contact.spell_at(contact.no_contact(record, _JOB_CONTROLLER, cluster), moment)
     return spell is not None and spell[1] - spell[0] > rules.grace
 

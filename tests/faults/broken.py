@@ -62,6 +62,15 @@ def status_not_validated() -> None:
     vars(deciding)["mirror_status"] = as_it_is
 
 
+def fence_not_waited_for() -> None:
+    """A Job with a fence moves as if it had none."""
+    from multimirror.mirror import deciding  # noqa: PLC0415
+
+    vars(deciding)["safe_after"] = lambda *_: 0.0
+
+
+_MUTATIONS = (assignment_not_stored, orphans_before_sync, status_not_validated, fence_not_waited_for)
+
 if __name__ == "__main__":
-    {each.__name__: each for each in (assignment_not_stored, orphans_before_sync, status_not_validated)}[sys.argv[1]]()
+    {each.__name__: each for each in _MUTATIONS}[sys.argv[1]]()
     child.main()

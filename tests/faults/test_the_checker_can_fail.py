@@ -40,7 +40,17 @@ HUB = "dispatcher/management"
     ],
 )
 async def test_a_broken_dispatcher_is_caught(mutation: str, plan: tuple[Fault, ...], caught: set[str]) -> None:
-    scenario = Scenario(seed=3, steps=JOBS, plan=plan, lost_after=5.0, placement="Ordered")
+    await is_caught(mutation, Scenario(seed=3, steps=JOBS, plan=plan, lost_after=5.0, placement="Ordered"), caught)
+
+
+async def test_a_dispatcher_that_does_not_wait_for_the_fence_is_caught() -> None:
+    steps = tuple(Step(number, "submit", f"job-{number}", "forever") for number in range(4))
+    plan = (Fault(kind="partition", link="dispatcher/worker-1", at=9, seconds=120),)
+    fenced = Scenario(seed=3, steps=steps, plan=plan, lost_after=5.0, fence=20.0)
+    await is_caught("fence_not_waited_for", fenced, {"I1"})
+
+
+async def is_caught(mutation: str, scenario: Scenario, caught: set[str]) -> None:
     async with Simulator(shorten=False, command=("-m", "tests.faults.broken", mutation)) as simulator:
         report = await simulator.run(scenario)
     assert "error" not in report
