@@ -8,13 +8,10 @@ stopped by the cluster.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from faults import contact
 from faults.record import MANAGEMENT, Record, Seen
 from faults.rules import Rules, Violation
-
-_JOB_CONTROLLER: Final = "jobs"
 
 
 @dataclass(slots=True)
@@ -53,7 +50,7 @@ def does_not_hold(record: Record, rules: Rules, cluster: str, moment: float) -> 
     """Two workers had changed places; or the Job controller there could not work for longer than the grace."""
     if contact.spell_at(contact.swapped(record), moment) is not None:
         return True
-    spell = contact.spell_at(contact.no_contact(record, _JOB_CONTROLLER, cluster), moment)
+    spell = contact.spell_at(contact.no_contact(record, rules.job_controller, cluster), moment)
     return spell is not None and spell[1] - spell[0] > rules.grace
 
 

@@ -26,6 +26,8 @@ class Rules:
     marks: Marks = field(default_factory=Marks)
     dispatcher: str = "dispatcher"
     """The client that must keep the promises, in the record."""
+    job_controller: str = "jobs"
+    """The clients that run the copies on their workers, in the record."""
     user_agent: str = "multimirror"
     """The same, as it appears in managedFields; for runs without proxies."""
     when_lost: str = "Redispatch"
