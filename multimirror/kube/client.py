@@ -410,10 +410,10 @@ class Client:
         started: float | None = None
         try:
             async with asyncio.timeout_at(request.ends), self._limits.slot():
-                if write and self._guard is not None:
-                    self._guard()
                 started = loop.time()
-                response = await transport.request(request.method, request.target, headers, request.body)
+                response = await transport.request(
+                    request.method, request.target, headers, request.body, check=self._guard if write else None
+                )
         except TransportError as error:
             self._count(request.method, 0, started)
             unsafe = write and error.sent

@@ -10,7 +10,7 @@ import asyncio
 import base64
 import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, cast
 from urllib.parse import unquote, urlsplit
@@ -202,10 +202,20 @@ class Http1Transport:
         self._idle: list[_Wire] = []
         self._all: dict[_Wire, None] = {}  # in order: a run can be repeated exactly
 
-    async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Response:
+    async def request(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        *,
+        check: Callable[[], None] | None = None,
+    ) -> Response:
         head = self._head(method, target, headers, body)
         wire = await self._take()
         try:
+            if check is not None:
+                check()  # not earlier: connecting takes time, in which what is checked may change
             return await wire.exchange(head, body)
         finally:
             self._give_back(wire)

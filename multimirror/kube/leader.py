@@ -5,16 +5,18 @@ seen by the candidate's own monotonic clock*; wall clocks are never compared. Th
 a renewal was sent, and stops believing in itself after `renew_deadline`, which is shorter than the duration: when
 another one takes over, the old holder has already stopped. Every attempt has a timeout inside that deadline.
 
-`check` is asked before each write (see Client.guarded). It looks at the clock, so that a process that was frozen, or
-whose event loop hung, finds out before its first write afterwards, not after it. What cannot be prevented from here
-is a write that had already left for the server; that is what resourceVersions and attempt numbers in the objects are
-for.
+`check` is asked before each write (see Client.guarded), when its connection is made and its turn has come. It looks at
+the clock, so that a process that was frozen (SIGSTOP, a suspended machine), or whose event loop hung, finds out before
+its first write afterwards, not after it. What cannot be prevented from here is a write that had already left for the
+server, and one whose process is frozen between the check and the system call that follows it, for longer than the
+duration exceeds the deadline; that is what resourceVersions and attempt numbers in the objects are for.
 
 On a regular stop the Lease is released, so that a standby need not wait for it to run out.
 """
 
 import asyncio
 import contextlib
+import math
 import os
 import socket
 import time
@@ -207,7 +209,7 @@ class LeaderElector:
             spec["acquireTime"] = now
         spec |= {
             "holderIdentity": self.identity,
-            "leaseDurationSeconds": max(1, round(self._duration)),
+            "leaseDurationSeconds": math.ceil(self._duration),  # never less than we rely on
             "renewTime": now,
         }
         return {**lease, "spec": spec}

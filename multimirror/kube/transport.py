@@ -5,7 +5,7 @@ chunks. What can go wrong is told in one exception, with the one fact that matte
 have reached the server. Deadlines are the caller's (`asyncio.timeout`); cancelling a call closes its connection.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -43,8 +43,16 @@ class TransportError(Exception):
 class Transport(Protocol):
     """One cluster's connection pool."""
 
-    async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Response:
-        """Send, and read the whole answer."""
+    async def request(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        *,
+        check: Callable[[], None] | None = None,
+    ) -> Response:
+        """Send, and read the whole answer. `check` is called when the connection is there, right before sending."""
 
     def stream(self, method: str, target: str, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Stream]:
         """Send, and hand the answer over as soon as its headers are there."""

@@ -65,7 +65,20 @@ _CLUSTER, _WORK, _ADMISSION, _HEALTH = "Management cluster", "Work", "Admission 
 )
 @setting("--context", metavar="NAME", help="The kubeconfig's context.", otherwise="the current one", group=_CLUSTER)
 @setting("--namespace", default=SYSTEM_NAMESPACE, metavar="NAME", help="Our own.", group=_CLUSTER)
-@setting("--leader-election/--no-leader-election", default=True, help="One of several processes works.", group=_CLUSTER)
+@setting(
+    "--leader-election/--no-leader-election",
+    default=True,
+    help="One of several works; exit 1 when lost.",
+    group=_CLUSTER,
+)
+@setting(
+    "--lease-seconds",
+    type=click.IntRange(1),
+    default=15,
+    metavar="N",
+    help="How long a leader that died is waited for.",
+    group=_CLUSTER,
+)
 @setting("--identity", metavar="NAME", help="Our name as a candidate.", otherwise="host and number", group=_CLUSTER)
 @setting("--managed-by", default=MANAGED_BY, metavar="NAME", help="Our mark on Jobs.", group=_WORK)
 @setting(
@@ -139,9 +152,8 @@ def command(
 ) -> int:
     """Run the dispatcher.
 
-    Jobs of the management cluster get a worker, a copy there, and its status
-    back. A flag wins over the environment (MULTIMIRROR_RUN_LOG_LEVEL and so
-    on), and that over the file. Ends with 1 when leadership was lost.
+    Jobs get a worker, a copy there, and its status back. A flag wins over its
+    variable (MULTIMIRROR_RUN_LOG_LEVEL and so on), and that over the file.
     """
     settings = _settings(**given)
     try:
@@ -191,6 +203,7 @@ def _settings(**given: Any) -> Settings:
         context=given["context"],
         identity=given["identity"],
         leader_elect=given["leader_election"],
+        lease_seconds=given["lease_seconds"],
         health_host=host,
         health_port=port,
         concurrency=given["concurrency"],

@@ -47,6 +47,7 @@ def test_every_flag_can_come_from_the_file_and_from_the_environment(
         "context": "c",
         "namespace": "n",
         "leader-election": False,
+        "lease-seconds": 3,
         "identity": "i",
         "managed-by": "m",
         "concurrency": 1,

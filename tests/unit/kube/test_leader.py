@@ -133,6 +133,31 @@ async def test_leadership_that_cannot_be_proved_stops_writes_even_before_anybody
 
 
 @virtual_time
+async def test_leadership_lost_while_a_connection_is_made_stops_the_write_that_waits_for_it() -> None:
+    """As after SIGSTOP in the middle of a handshake: the check has to come when the connection is there."""
+    async with an_election() as (server, _, client), running() as slow:
+        sent: list[bytes] = []
+
+        async def tunnel(_: Seen, wire: Wire) -> None:
+            await asyncio.sleep(12)
+            await wire.send(b"HTTP/1.1 200 OK\r\n\r\n")
+            sent.append(await wire.reader.read(100))
+
+        slow.then(tunnel)
+        one = Candidate(client, "one")
+        task = asyncio.create_task(one.run())
+        await asyncio.sleep(5)
+        server.cut_off()
+        async with Client(slow.connection(proxy=f"http://127.0.0.1:{slow.port}")) as plain:
+            with pytest.raises(LeadershipLost, match="nothing is written"):
+                await plain.guarded(one.elector.check).create(THINGS, {"metadata": {"name": "too-late"}})
+        assert [seen.method for seen in slow.seen] == ["CONNECT"]
+        assert not any(sent)
+        with pytest.raises(LeadershipLost):
+            await task
+
+
+@virtual_time
 async def test_a_process_that_slept_knows_that_it_does_not_lead_before_its_loop_turns_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
