@@ -2,12 +2,12 @@
 
 python -m faults --seeds 100                simulated, about a second each; exit code 1 when a promise broke
 python -m faults --seed 42                  one of them again, with its story if it went wrong
-python -m faults --seeds 30 --fleet local   on real control planes
+python -m faults --seeds 30 --fleet local   on real control planes, with real dispatcher processes
+python -m faults --crash-points --real      real processes that die at every write of a reference run
 """
 
 import argparse
 import asyncio
-import logging
 import os
 import sys
 import time
@@ -15,9 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import structlog
-
-from faults.scenario import Scenario, crash_points, from_seed, reference
+from faults.scenario import Scenario, crash_points, reference
 from faults.simulator import Simulator
 
 _EVERY = 10.0
@@ -26,8 +24,9 @@ _EVERY = 10.0
 class Summary:
     """What many runs came to."""
 
-    def __init__(self, total: int) -> None:
-        self.total, self.done = total, 0
+    def __init__(self, total: int, again: str = "make faults SEED={seed}") -> None:
+        """`again`: how to repeat one of them."""
+        self.total, self.again, self.done = total, again, 0
         self.faults: Counter[str] = Counter()
         self.failed: list[int] = []
         self.writes, self.seconds = 0, 0.0
@@ -38,7 +37,7 @@ class Summary:
         self.done += 1
         if "error" in answer or answer["violations"]:
             self.failed.append(answer["seed"])
-            _say(_failure(answer))
+            _say(_failure(answer, self.again))
         self.faults.update(answer.get("faults", {}))
         self.writes += answer.get("writes", 0)
         self.seconds += answer.get("seconds", 0.0)
@@ -60,12 +59,13 @@ class Summary:
         )
 
 
-def _failure(answer: dict[str, Any]) -> str:
+def _failure(answer: dict[str, Any], again: str) -> str:
     seed = answer["seed"]
     if "error" in answer:
         return f"seed {seed} could not be run: {answer['error']}"
     story = answer["story"] or answer["violations"]
-    return "\n".join([f"seed {seed} broke a promise; again: make faults SEED={seed}", *(f"  {line}" for line in story)])
+    head = f"seed {seed} broke a promise; again: {again.format(seed=seed)}"
+    return "\n".join([head, *(f"  {line}" for line in story)])
 
 
 def _say(text: str) -> None:
@@ -97,30 +97,25 @@ async def crashes(processes: int) -> Summary:
     return summary
 
 
-async def real(seeds: Sequence[int], summary: Summary) -> None:
-    """All seeds, one after the other, on one fleet of real control planes."""
-    from faults.grounds import LocalGround  # noqa: PLC0415 - most runs do not need it
-    from faults.running import Pace, run  # noqa: PLC0415
-    from faults.telling import tell  # noqa: PLC0415
-    from multimirror.dispatch import DispatcherOptions  # noqa: PLC0415
-    from multimirror.workers import Pulse  # noqa: PLC0415
+async def real_crashes(processes: int) -> Summary:
+    """The same with real processes, in real time; they mostly wait, so more of them go side by side."""
+    from faults.real import crashes  # noqa: PLC0415 - most runs do not need it
 
-    options = DispatcherOptions(pulse=Pulse(period=0.3, patience=2.0, misses=2), report_seconds=0.2)
-    pace = Pace(factor=0.1, look=0.1, rest=200.0, quiet=1.5, options=options)
-    async with LocalGround(2) as ground:
-        for seed in seeds:
-            outcome = await run(from_seed(seed, real=True), ground, pace, namespace=f"seed-{seed}")
-            violations = [str(violation) for violation in outcome.violations]
-            summary.add(
-                {
-                    "seed": seed,
-                    "violations": violations,
-                    "faults": dict(outcome.faults),
-                    "writes": outcome.writes,
-                    "seconds": outcome.seconds,
-                    "story": tell(outcome) if violations else [],
-                }
-            )
+    summary = Summary(0, "python -m faults --crash-points --real")
+
+    def begin(points: Sequence[Scenario]) -> None:
+        _say(f"{len(points)} crash points: before and after each write")
+        summary.total = len(points)
+
+    await crashes(processes * 3, begin, summary.add)
+    return summary
+
+
+async def local(seeds: Sequence[int], summary: Summary) -> None:
+    """All seeds on real control planes."""
+    from faults.real import on_local  # noqa: PLC0415 - most runs do not need it
+
+    await on_local(seeds, summary.add)
 
 
 def _options() -> argparse.Namespace:
@@ -130,6 +125,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--fleet", choices=["embedded", "local"], default="embedded", help="what the clusters are")
     parser.add_argument("--crash-points", action="store_true", help="die at every write of a reference run instead")
+    parser.add_argument("--real", action="store_true", help="with --crash-points: real processes, in real time")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="side by side (default: all cores)")
     parser.add_argument("--no-shorten", action="store_true", help="tell the whole story of a failing run, at once")
     return parser.parse_args()
@@ -141,12 +137,12 @@ def main() -> None:
     seeds = [options.seed] if options.seed is not None else range(options.first, options.first + options.seeds)
     summary = Summary(len(seeds))
     if options.crash_points:
-        summary = asyncio.run(crashes(options.processes))
+        summary = asyncio.run((real_crashes if options.real else crashes)(options.processes))
     elif options.fleet == "embedded":
         asyncio.run(simulated(seeds, summary, options.processes, shorten=not options.no_shorten))
     else:
-        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-        asyncio.run(real(seeds, summary))
+        summary.again = "make faults FLEET=local SEED={seed}"
+        asyncio.run(local(seeds, summary))
     _say(str(summary))
     sys.exit(1 if summary.failed else 0)
 

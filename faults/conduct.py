@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from faults import contact
-from faults.record import MANAGEMENT, Exchange, Record, Seen, is_one
+from faults.record import MANAGEMENT, Exchange, Life, Record, Seen, holder_of, is_of
 from faults.rules import Rules, Violation
 from multimirror.batch import is_finished
 
@@ -12,6 +12,8 @@ Json = dict[str, Any]
 _STORM: Final = 30
 _STORM_SECONDS: Final = 10.0
 _HEARD_LATE: Final = 1.0  # who watches may hear of a write after its writer has gone on
+_HELD_UP: Final = ("delay", "slow")
+_RELIED_ON: Final = 2 / 3  # of a lease's duration, by who holds it
 _NEEDED: Final = ("jobs", "namespaces", "secrets", "workerclusters", "mirrorqueues")
 
 
@@ -59,7 +61,11 @@ def _changed_again(record: Record, seen: Seen, until: float) -> bool:
 
 
 def _in_the_way(record: Record, rules: Rules, cluster: str, since: float, until: float) -> bool:
-    """The worker would not have answered; or the controller was not there, or could not know of the Job."""
+    """Nobody was there to do it all the time, or could know of the Job; or the worker would not have answered."""
+    lives = [life for life in record.lives if is_of(life.client, rules.dispatcher)]  # none: nobody noted any
+    last = next((life for life in reversed(lives) if life.time <= until), None)
+    if lives and (last is None or last.time >= since or last.what not in ("started", "resumed")):
+        return True
     return contact.overlaps(contact.no_answers(record, rules.dispatcher, cluster), since, until) or contact.overlaps(
         contact.no_contact(record, rules.dispatcher, MANAGEMENT), since, until
     )
@@ -70,7 +76,7 @@ def nothing_before_the_caches(record: Record, rules: Rules) -> Iterator[Violatio
     if not record.exchanges:
         return
     for life in record.lives:
-        if life.what != "started" or not is_one(life.client, rules.dispatcher):
+        if life.what != "started" or not is_of(life.client, rules.dispatcher):
             continue
         start = life.time
         later = [each for each in record.exchanges if each.client == life.client and each.time > start]
@@ -134,33 +140,54 @@ def _works_for(copy: Json, cluster: str, original: Json, rules: Rules) -> bool:
 
 
 def leaders_alone_write(record: Record, rules: Rules) -> Iterator[Violation]:
-    """I9: nothing is written by one who does not hold the lease (clients are named for their identity)."""
-    holders: list[tuple[float, str]] = [
-        (seen.time, seen.object["spec"].get("holderIdentity") or "")
+    """I9: nothing is written by one who does not hold the lease, where there is one.
+
+    On the lease's own cluster the versions that the API server gave say what came first; elsewhere it is when the
+    request had left its client, and when the leader was told that it leads.
+    """
+    told = {each.version: each.answered for each in record.writes() if each.call.resource == "leases"}
+    terms = [
+        (told.get(version) or seen.time, int(version), holder_of(seen.object))
         for seen in record.changes("Lease", MANAGEMENT)
         if seen.object["metadata"]["name"].startswith(rules.user_agent)
+        for version in (seen.object["metadata"]["resourceVersion"],)
     ]
-    if not holders:
-        return
     for each in record.writes(rules.dispatcher):
-        if not each.took_effect or each.call.resource in ("leases", "selfsubjectaccessreviews", "events"):
+        if not terms or not each.took_effect or each.call.resource in ("leases", "selfsubjectaccessreviews"):
             continue
-        holder = next((name for time, name in reversed(holders) if time <= each.time), "")
-        if holder and holder != each.client:
-            yield Violation("I9", f"{each.client} writes while {holder} leads", (str(each),))
+        exact = each.cluster == MANAGEMENT and each.version.isdigit() and each.fault not in _HELD_UP
+        held = [who for time, version, who in terms if (version < int(each.version) if exact else time <= each.time)]
+        leader = held[-1] if held else ""
+        if leader != each.client:
+            yield Violation("I9", f"{each.client} writes while {leader or 'nobody'} leads", (str(each),))
 
 
 def controllers_stay_up(record: Record, rules: Rules) -> Iterator[Violation]:
-    """I10: no controller ends by itself, unless it could not reach its API server when it started."""
+    """I10: no controller ends by itself, unless its API server was out of reach, or it led and its lease ran out."""
     started: dict[str, float] = {}
     for life in record.lives:
         if life.what == "started":
             started[life.client] = life.time
         if life.what == "ended by itself":
-            home = MANAGEMENT if is_one(life.client, rules.dispatcher) else life.client.rpartition("/")[2]
-            client = life.client.partition("/")[0]
-            if not record.disturbed(home, started.get(life.client, 0.0) - 1.0, life.time, client):
-                yield Violation("I10", f"{life.client} ended by itself at {life.time:.3f}")
+            home = MANAGEMENT if is_of(life.client, rules.dispatcher) else life.client.rpartition("/")[2]
+            since, client = started.get(life.client, 0.0) - 1.0, life.client.partition("/")[0]
+            if not record.disturbed(home, since, life.time, client) and not _lease_ran_out(record, life):
+                yield Violation("I10", f"{life.client} ended by itself at {life.time:.3f}", life.why)
+
+
+def _lease_ran_out(record: Record, life: Life) -> bool:
+    """For as long as a leader may go without it, no renewal was known to have worked: it was frozen, or starved."""
+    lasts = [
+        float(seen.object["spec"]["leaseDurationSeconds"])
+        for seen in record.changes("Lease", MANAGEMENT)
+        if holder_of(seen.object) == life.client and seen.time <= life.time
+    ]
+    renewed = [
+        each.time
+        for each in record.writes(life.client)
+        if each.call.resource == "leases" and 200 <= each.told < 300 and each.time <= life.time
+    ]
+    return bool(lasts and renewed) and life.time - renewed[-1] >= lasts[-1] * _RELIED_ON
 
 
 def nobody_is_hammered(record: Record, rules: Rules) -> Iterator[Violation]:

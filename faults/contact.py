@@ -8,8 +8,8 @@ that touch are one.
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from faults.plan import LINKS, PROCESSES, WATCHES, Fault
-from faults.record import Record, Struck
+from faults.plan import LEADER, LINKS, PROCESSES, WATCHES, Fault
+from faults.record import Record, Struck, is_of
 
 Spell = tuple[float, float]
 
@@ -17,7 +17,7 @@ _LONGEST_WAIT: Final = 30.0  # between two tries
 _AT_LEAST: Final = 5.0  # to notice, to connect, to list, to act
 _FELT: Final = {"hang": 30.0, "late": 30.0, "mute": 100.0}
 """Until a request without an answer, or a watch without a word, is given up."""
-_LOSES: Final = (*LINKS, "wipe", "restart", "hang", "delay", "mute", "late_events")
+_LOSES: Final = (*LINKS, "wipe", "restart", "removed", "hang", "delay", "mute", "late_events")
 
 
 def no_contact(record: Record, client: str, cluster: str) -> list[Spell]:
@@ -59,11 +59,13 @@ def overlaps(spells: Iterable[Spell], since: float, until: float) -> bool:
 
 
 def _is_between(fault: Fault, client: str, cluster: str) -> bool:
-    return fault.link in (f"{client}/{cluster}", cluster) and fault.kind != "swap"
+    who, _, where = fault.link.rpartition("/")
+    return where == cluster and (not who or is_of(who, client)) and fault.kind != "swap"
 
 
 def _cuts_off(fault: Fault, client: str, cluster: str) -> bool:
-    dies = fault.kind in PROCESSES and (fault.link == f"{client}/{cluster}" or fault.link.partition("/")[0] == client)
+    who = fault.link.partition("/")[0]
+    dies = fault.kind in PROCESSES and (is_of(who, client) or who == LEADER)
     return dies or _is_between(fault, client, cluster)
 
 

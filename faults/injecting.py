@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from faults.plan import CLUSTERS, LINKS, REQUESTS, WATCHES, Fault
+from faults.plan import AT_A_MOMENT, LINKS, REQUESTS, WATCHES, Fault
 from faults.record import Record, Struck
 from faults.wire import Call
 
@@ -67,7 +67,7 @@ class Injector:
             for fault in self.plan:
                 if fault.kind in LINKS:
                     self._tasks.create_task(self._spoil(fault))
-                elif fault.kind in CLUSTERS or fault.kind == "crash_at":
+                elif fault.kind in AT_A_MOMENT:
                     self._tasks.create_task(self._at(fault))
 
     def stop(self) -> None:
@@ -154,3 +154,5 @@ class Injector:
         if not self._stopped:
             self.struck(fault, fault.seconds)
             await self.ask(fault)
+            if fault.kind == "pause":
+                await asyncio.sleep(fault.seconds)  # it is over when its process goes on

@@ -21,6 +21,8 @@ whole link, it begins at that moment and lasts for `seconds`.
                     slow                    everything takes `seconds` / 10 longer
     a process       crash                   killed before (or after: `crash_after`) the nth matching write,
                                             or at a moment (`crash_at`); started again after `seconds`
+                    pause                   stopped at a moment (SIGSTOP), and goes on after `seconds` as if nothing
+                                            had happened; real processes only
     a cluster       wipe                    replaced by an empty one behind the same address
                     swap                    its kubeconfig is that of another cluster, for `seconds`
                     restart                 its API server is started again
@@ -34,10 +36,13 @@ from typing import Any, Final
 REQUESTS: Final = ("reset", "hang", "error", "delay", "lost", "late", "wrong")
 WATCHES: Final = ("gone", "expired_event", "end", "cut", "mute", "late_events", "twice", "replay")
 LINKS: Final = ("partition", "blackhole", "unauthorized", "overload", "slow")
-PROCESSES: Final = ("crash", "crash_after", "crash_at")
+PROCESSES: Final = ("crash", "crash_after", "crash_at", "pause")
 CLUSTERS: Final = ("wipe", "swap", "restart", "removed")
 KINDS: Final = REQUESTS + WATCHES + LINKS + PROCESSES + CLUSTERS
+AT_A_MOMENT: Final = (*CLUSTERS, "crash_at", "pause")
 WRITES: Final = ("create", "patch", "update", "delete")
+LEADER: Final = "leader"
+"""In the place of a client: whichever of several leads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +51,8 @@ class Fault:
 
     kind: str
     link: str
-    """`client/cluster`; for faults of a cluster the cluster's name alone, for `crash_at` the client's."""
+    """`client/cluster`; for faults of a cluster the cluster's name alone, for `crash_at` and `pause` the client's,
+    or `leader` for whichever of several leads at that moment."""
     at: float = 0.0
     verb: str = "*"
     """get, list, watch, create, patch, update, delete; `write` for the last four; `*`."""
@@ -84,7 +90,7 @@ class Fault:
     def __str__(self) -> str:
         if self.kind in LINKS:
             return f"{self.at:6.1f} s  {self.kind} of {self.link} for {self.seconds:g} s"
-        if self.kind in CLUSTERS or self.kind == "crash_at":
+        if self.kind in AT_A_MOMENT:
             return f"{self.at:6.1f} s  {self.kind} of {self.link}" + (f", {self.seconds:g} s" if self.seconds else "")
         what = f"{self.verb} {self.resource}".replace("* *", "request").replace("*", "any")
         more = f" {self.status}" if self.kind in ("error", "wrong") else ""

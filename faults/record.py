@@ -25,6 +25,11 @@ LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 MANAGEMENT: Final = "management"
 
 
+def is_of(client: str, name: str | None) -> bool:
+    """Whether a client is the one of that name, or one of its replicas: `dispatcher-2` is a dispatcher."""
+    return name in (None, client) or client.startswith(f"{name}-")
+
+
 @dataclass(slots=True)
 class Exchange:
     """One request of a client under test, and what it was told."""
@@ -101,6 +106,12 @@ class Seen:
         return self.object["metadata"].get("labels") or {}
 
 
+def holder_of(lease: Json) -> str:
+    """The client that leads; its identity is its name, with the number of its life after a `_`. Empty: nobody."""
+    name, _, life = str(lease["spec"].get("holderIdentity") or "").rpartition("_")
+    return name or life
+
+
 @dataclass(frozen=True, slots=True)
 class Struck:
     """A fault that took effect."""
@@ -118,12 +129,9 @@ class Life:
     time: float
     client: str
     what: str
-    """started, killed, stopped, paused, resumed"""
-
-
-def is_one(client: str, of: str) -> bool:
-    """Whether it is that client, or one of several that do its work: `dispatcher-1`."""
-    return client == of or client.startswith(f"{of}-")
+    """started, killed, ended by itself, paused, resumed"""
+    why: Sequence[str] = ()
+    """What it said last, where it ended by itself."""
 
 
 @dataclass(slots=True)
@@ -144,7 +152,7 @@ class Record:
         return (
             each
             for each in self.exchanges
-            if each.is_write and (client is None or is_one(each.client, client)) and cluster in (None, each.cluster)
+            if each.is_write and is_of(each.client, client) and cluster in (None, each.cluster)
         )
 
     def last(self, kind: str, cluster: str) -> dict[str, Json]:
@@ -170,7 +178,7 @@ class Record:
         """Whether any fault was felt on the way to that cluster within that time."""
         for each in self.struck:
             where, _, to = each.fault.link.rpartition("/")
-            if cluster in (to, each.fault.link) and client in (None, where, ""):
+            if cluster in (to, each.fault.link) and (not where or is_of(where, client)):
                 if each.time <= until and each.until >= since:
                     return True
         return False
@@ -184,12 +192,18 @@ class Witness:
     """Watches of clusters, straight from their API servers, while its context is open."""
 
     def __init__(
-        self, record: Record, resources: Mapping[str, Sequence[Resource]], namespace: str | None = None
+        self,
+        record: Record,
+        resources: Mapping[str, Sequence[Resource]],
+        namespace: str | None = None,
+        *,
+        elsewhere: Mapping[Resource, str] | None = None,
     ) -> None:
-        """`resources`: what to watch, by cluster."""
+        """`resources`: what to watch, by cluster. `elsewhere`: what is in another namespace, and in which."""
         self._record, self._resources, self._namespace = record, resources, namespace
         self._clients: dict[str, Client] = {}
         self._told = asyncio.Event()
+        self._elsewhere = elsewhere or {}
         self._tasks: dict[str, list[asyncio.Task[None]]] = {}
 
     async def __aenter__(self) -> Self:
@@ -207,7 +221,7 @@ class Witness:
         self._clients[cluster] = client
         tasks = self._tasks[cluster] = []
         for resource in self._resources[cluster]:
-            namespace = self._namespace if resource.namespaced else None
+            namespace = self._elsewhere.get(resource, self._namespace) if resource.namespaced else None
             found = await client.list(resource, namespace)
             for item in found.items:
                 self._note(cluster, "ADDED", resource, item)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from faults.commands import Processes
 from faults.grounds import MANAGEMENT, Ground
 from faults.invariants import at_rest, check
 from faults.record import JOBS, Record
@@ -51,7 +52,14 @@ class Pace:
     options: DispatcherOptions = field(default_factory=DispatcherOptions)
 
 
-async def run(scenario: Scenario, ground: Ground, pace: Pace | None = None, *, namespace: str = "team") -> Outcome:
+async def run(
+    scenario: Scenario,
+    ground: Ground,
+    pace: Pace | None = None,
+    *,
+    namespace: str = "team",
+    processes: Processes | None = None,
+) -> Outcome:
     """The whole run."""
     pace = pace or Pace()
     lost_after, retention = (float(math.ceil(each * pace.factor)) for each in (scenario.lost_after, scenario.retention))
@@ -74,6 +82,7 @@ async def run(scenario: Scenario, ground: Ground, pace: Pace | None = None, *, n
         queue=f"queue-{namespace}",
         queue_spec=slowed.queue_spec,
         options=pace.options,
+        processes=processes,
     ) as stage:
         began = loop.time()
         await stage.start()
@@ -110,8 +119,9 @@ async def _come_to_rest(record: Record, rules: Rules, pace: Pace) -> None:
     loop = asyncio.get_running_loop()
     deadline, since, seen = loop.time() + pace.rest, None, -1
     while loop.time() < deadline:
-        if len(record.seen) != seen or since is None:
-            seen = len(record.seen)
+        changes = sum(1 for each in record.seen if each.kind != "Lease")  # which a leader renews for ever
+        if changes != seen or since is None:
+            seen = changes
             if at_rest(record, rules):
                 since = None
             elif since is None or not rules.fence:  # with a fence leases are renewed: there are always changes
@@ -203,9 +213,7 @@ async def _place(stage: Stage, step: Step, _: Pace) -> None:
 
 async def _rotate(stage: Stage, step: Step, _: Pace) -> None:
     """Other credentials for the same cluster."""
-    kubeconfig = stage.proxies[f"{DISPATCHER}/{step.name}"].kubeconfig
-    kubeconfig["users"][0]["user"]["token"] += "-rotated"
-    await stage.set_kubeconfig(step.name, kubeconfig)
+    await stage.set_kubeconfig(step.name, mark="-rotated")
 
 
 async def _squat(stage: Stage, step: Step, pace: Pace) -> None:

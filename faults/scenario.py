@@ -16,6 +16,7 @@ _RESOURCES: Final = ("*", "*", "jobs", "jobs/status")
 _MOST: Final = 12
 GRACE: Final = 10.0
 """Of a queue's fence, in seconds."""
+_REPLICAS: Final = ("dispatcher-1", "dispatcher-2")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,9 +124,8 @@ def reference() -> Scenario:
 def _a_fault(chance: random.Random, workers: Sequence[str], *, real: bool) -> Fault:
     at = round(chance.uniform(0, 40), 1)
     group = chance.choices(["request", "watch", "link", "process", "cluster"], [5, 5, 3, 3, 1])[0]
-    clients = ["dispatcher", "dispatcher", "dispatcher"] + ([] if real else ["jobs"])
-    client = chance.choice(clients)
-    cluster = chance.choice([_HUB, *workers]) if client == "dispatcher" else chance.choice(workers)
+    client = chance.choice(_REPLICAS if real else ["dispatcher", "dispatcher", "dispatcher", "jobs"])
+    cluster = chance.choice(workers) if client == "jobs" else chance.choice([_HUB, *workers])
     link = f"{client}/{cluster}"
     match group:
         case "request":
@@ -140,6 +140,8 @@ def _a_fault(chance: random.Random, workers: Sequence[str], *, real: bool) -> Fa
         case "link":
             kind = chance.choice(["partition", "partition", "blackhole", "unauthorized", "overload", "slow"])
             return Fault(kind=kind, link=link, at=at, seconds=float(chance.choice([1, 3, 8, 15, 30, 60])))
+        case "process" if real:
+            return _replica_fault(chance, link, at)
         case "process":
             kind = chance.choice(["crash", "crash_after", "crash_at"])
             who = "dispatcher" if client == "dispatcher" else link
@@ -155,6 +157,17 @@ def _a_fault(chance: random.Random, workers: Sequence[str], *, real: bool) -> Fa
                 )
             kind = chance.choice(["wipe", "swap"])
             return Fault(kind=kind, link=worker, at=at, seconds=float(chance.choice([5, 15])) if kind == "swap" else 0)
+
+
+def _replica_fault(chance: random.Random, link: str, at: float) -> Fault:
+    """Of a real process: one of the two by name, or the one that leads. Some pauses are longer than the lease."""
+    kind = chance.choice(["crash", "crash_after", "crash_at", "pause", "pause"])
+    if kind in ("crash", "crash_after"):
+        seconds = float(chance.choice([0, 1, 10]))
+        return Fault(kind=kind, link=link, at=at, verb="write", nth=chance.randint(1, 5), seconds=seconds)
+    who = chance.choice(["leader", "leader", link.partition("/")[0]])
+    seconds = float(chance.choice([0, 1, 10] if kind == "crash_at" else [2, 10, 40, 60]))
+    return Fault(kind=kind, link=who, at=at, seconds=seconds)
 
 
 def _request_fault(chance: random.Random, link: str, at: float) -> Fault:

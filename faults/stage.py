@@ -9,19 +9,23 @@ import base64
 import contextlib
 import functools
 import json
+import tempfile
 from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from builtin_controller import JobController
 from builtin_controller import Options as JobOptions
 from clusters.embedded.tls import Certificates, make_certificates
+from faults import commands
+from faults.commands import Files, Processes
 from faults.grounds import MANAGEMENT, Ground
 from faults.injecting import Injector
-from faults.plan import Fault
-from faults.processes import Controller, Task
+from faults.plan import LEADER, Fault
+from faults.processes import Controller, Process, Task
 from faults.proxy import Proxy
-from faults.record import EVENTS, JOBS, LEASES, PODS, Record, Witness
+from faults.record import EVENTS, JOBS, LEASES, PODS, Record, Witness, holder_of
 from faults.simulation import EXACT
 from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, crds
 from multimirror.dispatch import Dispatcher, DispatcherOptions
@@ -37,6 +41,7 @@ CRDS: Final = Resource(
 SYSTEM: Final = "multimirror-system"
 DISPATCHER: Final = "dispatcher"
 JOB_CONTROLLER: Final = "jobs"
+_UP_SECONDS: Final = 120.0
 
 
 @functools.cache
@@ -57,7 +62,9 @@ class Stage:
         queue: str = "queue",
         queue_spec: Json | None = None,
         options: DispatcherOptions | None = None,
+        processes: Processes | None = None,
     ) -> None:
+        """`options`: of a dispatcher that is a task. `processes`: which controllers are none."""
         self.ground, self.namespace, self.queue = ground, namespace, queue
         self.record = Record()
         self.injector = Injector(plan, self.record, self._hands)
@@ -68,12 +75,17 @@ class Stage:
         self.controllers: dict[str, Controller] = {}
         self.proxies: dict[str, Proxy] = {}
         """By link."""
+        self._processes = processes or Processes(dispatchers=0)
+        count = self._processes.dispatchers
+        self.dispatchers = [f"{DISPATCHER}-{number + 1}" for number in range(count)] if count > 1 else [DISPATCHER]
+        self._files: Files | None = None
         self._queue_spec = {"retention": "0s", **(queue_spec or {})}
         self._options = options or DispatcherOptions(namespace=SYSTEM)
         self._witness = Witness(
             self.record,
             {name: (JOBS, PODS) if name != MANAGEMENT else (JOBS, EVENTS, LEASES) for name in ground.names},
             namespace,
+            elsewhere={LEASES: SYSTEM},
         )
         self._eyes: dict[str, Client] = {}
         self._open: dict[str, contextlib.AsyncExitStack] = {}
@@ -86,6 +98,8 @@ class Stage:
     async def __aenter__(self) -> Self:
         async with contextlib.AsyncExitStack() as stack:
             self._tasks = await stack.enter_async_context(asyncio.TaskGroup())
+            if self._processes.dispatchers or self._processes.job_controllers:
+                self._files = Files(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="faults-"))))
             for name in self.ground.names:
                 await self._people_of(name)
             stack.push_async_callback(self._leave)
@@ -132,7 +146,7 @@ class Stage:
             await stack.aclose()
 
     async def _open_proxies(self, stack: contextlib.AsyncExitStack, name: str) -> None:
-        clients = [DISPATCHER]
+        clients = [*self.dispatchers]
         if self.ground.needs_job_controllers and name != MANAGEMENT:
             clients.append(JOB_CONTROLLER)
         for client in clients:
@@ -147,11 +161,12 @@ class Stage:
             await _made(client, CRDS, definition)
         for resource in (WORKER_CLUSTERS, MIRROR_QUEUES):
             await _served(client, resource)
+        if len(self.dispatchers) > 1:  # that of the run before, on clusters that outlive it, is still held
+            await client.request("DELETE", LEASES.path(SYSTEM))
         for name in self.ground.names:
             await self._namespace(name)
         for name in self.workers:
-            await self.set_kubeconfig(name, self.proxies[f"{DISPATCHER}/{name}"].kubeconfig)
-            spec = {"kubeconfig": {"secret": {"name": name}}}
+            spec = {"kubeconfig": await self._store_kubeconfig(name, name)}
             await client.create(WORKER_CLUSTERS, {"metadata": {"name": name}, "spec": spec})
         queue = {"workers": {"names": self.workers}, **self._queue_spec}
         await client.create(MIRROR_QUEUES, {"metadata": {"name": self.queue}, "spec": queue})
@@ -160,15 +175,28 @@ class Stage:
         await _made(self.people[name], NAMESPACES, {"metadata": {"name": self.namespace}})
         await _made(self.people[name], ACCOUNTS, {"metadata": {"name": "default"}}, self.namespace)
 
-    async def set_kubeconfig(self, worker: str, kubeconfig: Json) -> None:
-        """As its operator would."""
-        data = base64.b64encode(json.dumps(kubeconfig).encode()).decode()
+    async def set_kubeconfig(self, worker: str, of: str | None = None, *, mark: str = "") -> None:
+        """As its operator would: credentials with another mark, or those of another worker."""
+        source = await self._store_kubeconfig(worker, of or worker, mark)
+        if "path" in source:
+            await self.people[MANAGEMENT].patch(WORKER_CLUSTERS, worker, {"spec": {"kubeconfig": source}})
+
+    async def _store_kubeconfig(self, worker: str, of: str, mark: str = "") -> Json:
+        """Where the WorkerCluster finds it: a file, where each of several dispatchers has its own; else a Secret."""
+        found = {client: self.proxies[f"{client}/{of}"].kubeconfig for client in self.dispatchers}
+        for kubeconfig in found.values():
+            kubeconfig["users"][0]["user"]["token"] += mark
+        if self._processes.dispatchers:
+            assert self._files is not None
+            return {"path": self._files.put(worker, found)}
+        data = base64.b64encode(json.dumps(found[DISPATCHER]).encode()).decode()
         secret = {"metadata": {"name": worker}, "data": {"kubeconfig": data}}
         client = self.people[MANAGEMENT]
         try:
             await client.create(SECRETS, secret, SYSTEM)
         except AlreadyExists:
             await client.replace(SECRETS, {"apiVersion": "v1", "kind": "Secret", **secret}, SYSTEM)
+        return {"secret": {"name": worker}}
 
     async def _watch(self, name: str) -> None:
         token = EXACT.set(True)
@@ -180,12 +208,35 @@ class Stage:
     # --- controllers
 
     def _make_controllers(self) -> None:
-        links = [self.proxies[f"{DISPATCHER}/{name}"] for name in self.ground.names]
-        self.controllers[DISPATCHER] = Task(DISPATCHER, links, self._dispatcher, self.record)
+        for client in self.dispatchers:
+            links = [self.proxies[f"{client}/{name}"] for name in self.ground.names]
+            self.controllers[client] = (
+                Process(client, links, functools.partial(self._dispatcher_command, client), self.record)
+                if self._processes.dispatchers
+                else Task(client, links, self._dispatcher, self.record)
+            )
         for name in self.workers:
             link = f"{JOB_CONTROLLER}/{name}"
             if link in self.proxies:
-                self.controllers[link] = Task(link, [self.proxies[link]], self._jobs_of(name), self.record)
+                self.controllers[link] = (
+                    Process(link, [self.proxies[link]], functools.partial(self._jobs_command, link), self.record)
+                    if self._processes.job_controllers
+                    else Task(link, [self.proxies[link]], self._jobs_of(name), self.record)
+                )
+
+    def _dispatcher_command(self, client: str, life: int) -> Sequence[str]:
+        assert self._files is not None
+        return commands.dispatcher(
+            self._files,
+            client,
+            self.proxies[f"{client}/{MANAGEMENT}"].kubeconfig,
+            identity=f"{client}_{life}" if len(self.dispatchers) > 1 else None,
+            lease_seconds=self._processes.lease_seconds,
+        )
+
+    def _jobs_command(self, link: str, _: int) -> Sequence[str]:
+        assert self._files is not None
+        return commands.job_controller(self._files, link, self.proxies[link].kubeconfig)
 
     async def _dispatcher(self) -> None:
         kubeconfig = self.proxies[f"{DISPATCHER}/{MANAGEMENT}"].kubeconfig
@@ -206,11 +257,19 @@ class Stage:
         return run
 
     async def start(self) -> None:
-        """All controllers that do not run, once nobody is breaking anything any more."""
+        """All controllers that do not run, once nobody is breaking anything any more; on return processes are up."""
         for task in tuple(self._at_work):
             await asyncio.wait([task])
         for controller in self.controllers.values():
             await controller.start()
+        waited_for = {name for name, controller in self.controllers.items() if isinstance(controller, Process)}
+        deadline = asyncio.get_running_loop().time() + _UP_SECONDS
+        while waited_for:
+            if asyncio.get_running_loop().time() > deadline:
+                raise TimeoutError(f"{', '.join(sorted(waited_for))} did not start")
+            await asyncio.sleep(0.05)
+            following = (each for each in self.record.exchanges if each.call.verb == "watch" and each.told == 200)
+            waited_for -= {who for each in following for who in (each.client, each.link)}
 
     async def _kill_all(self) -> None:
         self.injector.stop()
@@ -234,6 +293,8 @@ class Stage:
         match fault.kind:
             case "crash" | "crash_after" | "crash_at":
                 await self._crash(self._controller_of(fault), fault.seconds)
+            case "pause":
+                await self._pause(self._controller_of(fault), fault.seconds)
             case "wipe":
                 await self._wipe(fault.link)
             case "swap":
@@ -242,6 +303,9 @@ class Stage:
                 await self.ground.restart(fault.link, "etcd" if fault.resource == "etcd" else "apiserver")
 
     def _controller_of(self, fault: Fault) -> Controller:
+        if fault.link == LEADER:
+            leases = list(self.record.changes("Lease", MANAGEMENT))
+            return self.controllers[(holder_of(leases[-1].object) if leases else "") or self.dispatchers[0]]
         return self.controllers.get(fault.link) or self.controllers[fault.link.partition("/")[0]]
 
     def _hold(self, controller: Controller) -> asyncio.Lock:
@@ -252,6 +316,11 @@ class Stage:
             await controller.kill()
             await asyncio.sleep(seconds)
             await controller.start()
+
+    async def _pause(self, controller: Controller, seconds: float) -> None:
+        if controller.pause():
+            await asyncio.sleep(seconds)
+            controller.resume()
 
     async def _wipe(self, name: str) -> None:
         """All of it is another one: its Job controller too, which is part of it."""
@@ -276,17 +345,18 @@ class Stage:
             await self._people_of(name)
             await self._namespace(name)
             await self._watch(name)
-        if self.controllers[DISPATCHER].running:
-            self.proxies[f"{DISPATCHER}/{name}"].mend()
+        for client in self.dispatchers:
+            if self.controllers[client].running:
+                self.proxies[f"{client}/{name}"].mend()
 
     async def _swap(self, fault: Fault) -> None:
         """The kubeconfig of a worker is that of the next one, for a while."""
         others = [name for name in self.workers if name != fault.link]
         other = others[0]
         with contextlib.suppress(ApiError):
-            await self.set_kubeconfig(fault.link, self.proxies[f"{DISPATCHER}/{other}"].kubeconfig)
+            await self.set_kubeconfig(fault.link, of=other)
         await asyncio.sleep(fault.seconds)
-        await self.set_kubeconfig(fault.link, self.proxies[f"{DISPATCHER}/{fault.link}"].kubeconfig)
+        await self.set_kubeconfig(fault.link)
 
 
 async def _made(client: Client, resource: Resource, obj: Json, namespace: str | None = None) -> None:

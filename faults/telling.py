@@ -29,7 +29,10 @@ def _about(outcome: Outcome, name: str) -> list[str]:
         if seen.object["metadata"]["name"] == name
     ]
     moments += [(struck.time, f"  {struck.time:8.3f}  ** {struck.fault}") for struck in record.struck]
-    moments += [(life.time, f"  {life.time:8.3f}  ** {life.client} {life.what}") for life in record.lives]
+    moments += [
+        (life.time, "\n        ".join([f"  {life.time:8.3f}  ** {life.client} {life.what}", *life.why]))
+        for life in record.lives
+    ]
     told = [text for _, text in sorted(moments, key=lambda each: each[0])]
     if len(told) > _MOST_LINES:
         left_out = len(told) - _MOST_LINES
