@@ -6,7 +6,7 @@ they name kubeconfigs by file, and each replica has its own directory of those (
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,8 @@ class Processes:
     """0: it is a task of the suite. From two on they elect a leader."""
     job_controllers: bool = False
     lease_seconds: int = 4
+    program: Sequence[str] = ("-m", "multimirror.cli")
+    """What Python runs as the `multimirror` command."""
 
 
 class Files:
@@ -46,15 +48,15 @@ class Files:
         return name
 
 
-def dispatcher(files: Files, client: str, kubeconfig: Json, *, identity: str | None, lease_seconds: int) -> list[str]:
+def dispatcher(processes: Processes, files: Files, client: str, kubeconfig: Json, *, identity: str | None) -> list[str]:
     """`multimirror run`. With an identity it is one of several candidates."""
     directory = files.directory(client)
     file = directory / files.put("management", {client: kubeconfig})
-    command = [sys.executable, "-m", "multimirror.cli", "run", "--kubeconfig", str(file), *_LOGS]
+    command = [sys.executable, *processes.program, "run", "--kubeconfig", str(file), *_LOGS]
     command += ["--kubeconfig-directory", str(directory), "--health-address", "127.0.0.1:0"]
     if identity is None:
         return [*command, "--no-leader-election"]
-    return [*command, "--identity", identity, "--lease-seconds", str(lease_seconds)]
+    return [*command, "--identity", identity, "--lease-seconds", str(processes.lease_seconds)]
 
 
 def job_controller(files: Files, client: str, kubeconfig: Json) -> list[str]:

@@ -117,6 +117,11 @@ class Process:
         """It was started, and not killed."""
         return self._task is not None
 
+    @property
+    def pid(self) -> int | None:
+        """None: there is no process at the moment."""
+        return self._process.pid if self._process is not None else None
+
     async def start(self) -> None:
         """Begin, or go on."""
         if self._task is None:

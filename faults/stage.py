@@ -226,13 +226,9 @@ class Stage:
 
     def _dispatcher_command(self, client: str, life: int) -> Sequence[str]:
         assert self._files is not None
-        return commands.dispatcher(
-            self._files,
-            client,
-            self.proxies[f"{client}/{MANAGEMENT}"].kubeconfig,
-            identity=f"{client}_{life}" if len(self.dispatchers) > 1 else None,
-            lease_seconds=self._processes.lease_seconds,
-        )
+        kubeconfig = self.proxies[f"{client}/{MANAGEMENT}"].kubeconfig
+        identity = f"{client}_{life}" if len(self.dispatchers) > 1 else None
+        return commands.dispatcher(self._processes, self._files, client, kubeconfig, identity=identity)
 
     def _jobs_command(self, link: str, _: int) -> Sequence[str]:
         assert self._files is not None
