@@ -81,7 +81,8 @@ def from_seed(seed: int, *, real: bool = False) -> Scenario:
     workers = 2 if real else chance.choice([2, 2, 3])
     names = [f"worker-{number}" for number in range(1, workers + 1)]
     steps = workload.generate(chance, names, jobs=(3, 6) if real else (4, 9))
-    plan = [_a_fault(chance, names, real=real) for _ in range(chance.randint(2, 6 if real else _MOST))]
+    fewest, most = (5, 10) if real else (2, _MOST)  # of real ones, half are for the dispatcher that stands by
+    plan = [_a_fault(chance, names, real=real) for _ in range(chance.randint(fewest, most))]
     return Scenario(
         seed=seed,
         workers=workers,
