@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 
 from faults.plan import WRITES, Fault
 from faults.wire import Call
-from multimirror.kube import ApiError, Client, Resource
+from multimirror.kube import ApiError, Client, Gone, Resource
 
 Json = dict[str, Any]
 JOBS: Final = Resource("batch", "v1", "jobs", "Job")
@@ -267,7 +267,7 @@ class Witness:
         self, cluster: str, client: Client, resource: Resource, namespace: str | None, version: str
     ) -> None:
         while True:
-            with contextlib.suppress(ApiError):
+            try:
                 async with contextlib.aclosing(
                     client.watch(resource, namespace, resource_version=version, timeout=300)
                 ) as events:
@@ -275,7 +275,24 @@ class Witness:
                         version = event.object["metadata"]["resourceVersion"]
                         if event.type != "BOOKMARK":
                             self._note(cluster, event.type, resource, event.object)
+            except Gone:  # an API server that was restarted remembers nothing of the time before
+                with contextlib.suppress(ApiError):
+                    version = await self._look_again(cluster, client, resource, namespace)
+            except ApiError:
+                pass
             await asyncio.sleep(0.05)
+
+    async def _look_again(self, cluster: str, client: Client, resource: Resource, namespace: str | None) -> str:
+        """What has changed meanwhile, as far as it can still be told; and from when on to watch."""
+        found = await client.list(resource, namespace)
+        known = self._record.last(resource.kind, cluster)
+        for item in found.items:
+            before = known.pop(item["metadata"]["uid"], None)
+            if before is None or before["metadata"]["resourceVersion"] != item["metadata"]["resourceVersion"]:
+                self._note(cluster, "ADDED" if before is None else "MODIFIED", resource, item)
+        for gone in known.values():
+            self._note(cluster, "DELETED", resource, gone)
+        return found.resource_version
 
     def _note(self, cluster: str, what: str, resource: Resource, obj: Json) -> None:
         now = asyncio.get_running_loop().time()

@@ -44,7 +44,7 @@ class Reporter:
         self._client, self._known, self._scheduler, self._options = client, known, scheduler, options
         self._clock = known.clock
         self._news = asyncio.Event()
-        self._written: dict[str, tuple[str, float]] = {}
+        self._written: dict[str, tuple[str | None, float]] = {}  # from which version, and when; None: it failed
         self._count_at: dict[str, float] = {}
         self._counted = False
         self._clusters: set[str] = set()
@@ -92,18 +92,21 @@ class Reporter:
     async def _write(self, resource: Resource, obj: Json, status: Json) -> None:
         before, name = obj.get("status") or {}, obj["metadata"]["name"]
         patch = changes(before, status)
-        version, when = self._written.get(f"{resource.plural}/{name}", ("", 0.0))
-        if not patch or version == obj["metadata"]["resourceVersion"]:
+        key, current = f"{resource.plural}/{name}", obj["metadata"]["resourceVersion"]
+        version, when = self._written.get(key, ("", 0.0))
+        if not patch or version == current:
             return  # nothing new, or our last write has not come back yet
-        if "conditions" not in patch and self._clock() < when + self._pause:
+        if ("conditions" not in patch or version is None) and self._clock() < when + self._pause:
             return
+        written: str | None = current
         try:
             await self._client.patch(
                 resource, name, {"metadata": {"uid": obj["metadata"]["uid"]}, "status": patch}, subresource="status"
             )
         except KubeError as error:
             _log.debug("a status of ours was not written", resource=resource.name, name=name, error=str(error))
-        self._written[f"{resource.plural}/{name}"] = (obj["metadata"]["resourceVersion"], self._clock())
+            written = None
+        self._written[key] = written, self._clock()
 
     def _cluster_status(self, cluster: Json) -> Json:
         name, before = cluster["metadata"]["name"], cluster.get("status") or {}
