@@ -123,12 +123,20 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=100, help="how many runs (default: 100)")
     parser.add_argument("--from", type=int, default=1, dest="first", help="the first seed (default: 1)")
     parser.add_argument("--seed", type=int, help="this one alone")
-    parser.add_argument("--fleet", choices=["embedded", "local"], default="embedded", help="what the clusters are")
+    parser.add_argument(
+        "--fleet",
+        choices=["embedded", "local"],
+        default="embedded",
+        help="embedded: simulated; local: real control planes and two real dispatcher processes (default: embedded)",
+    )
     parser.add_argument("--crash-points", action="store_true", help="die at every write of a reference run instead")
-    parser.add_argument("--real", action="store_true", help="with --crash-points: real processes, in real time")
+    parser.add_argument("--real", action="store_true", help="with --crash-points: real processes and SIGKILL")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="side by side (default: all cores)")
     parser.add_argument("--no-shorten", action="store_true", help="tell the whole story of a failing run, at once")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.real and not options.crash_points:
+        parser.error("--real goes with --crash-points; for random faults on real processes: --fleet local")
+    return options
 
 
 def main() -> None:

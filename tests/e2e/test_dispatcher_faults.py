@@ -10,7 +10,7 @@ import pytest
 from faults.record import MANAGEMENT
 from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION
 from multimirror.dispatch import Dispatcher
-from multimirror.kube import Client, Connection, LeaderElector, LeadershipLost, NotFound, Unreachable
+from multimirror.kube import Client, Connection, LeaderElector, LeadershipLost, NotFound
 from tests.e2e.dispatching import (
     ACCOUNTS,
     JOBS,
@@ -494,26 +494,6 @@ async def test_a_controller_that_dies_before_any_of_its_writes_loses_nothing_and
         assert condition(job, "Complete")
         assert attempt(job) == "1"
         await stage.nothing_left()
-
-
-async def test_a_workers_status_that_could_not_be_written_is_written_later(stage: Stage) -> None:
-    """Found on real control planes: a worker showed as cordoned for good, because one write was lost."""
-    refused, lost = asyncio.Event(), False
-
-    def guard() -> None:
-        if lost:
-            refused.set()
-            raise Unreachable("lost on its way", cluster="management", outcome_unknown=True)
-
-    first, _ = stage.workers
-    async with stage.dispatcher(guard=guard):
-        await stage.cluster_condition(first, "Ready", "True")
-        lost = True
-        await stage.set_worker(first, cordoned=True)
-        async with asyncio.timeout(30):
-            await refused.wait()
-        lost = False
-        await stage.cluster_condition(first, "Ready", "False", "Cordoned")
 
 
 @contextlib.asynccontextmanager
