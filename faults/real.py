@@ -44,7 +44,12 @@ async def on_local(seeds: Sequence[int], add: Callable[[Answer], None]) -> None:
     async with LocalGround(2) as ground:
         for seed in seeds:
             scenario = from_seed(seed, real=True)
-            add(answer(await run(scenario, ground, LOCAL_PACE, namespace=f"seed-{seed}", processes=REPLICAS)))
+            try:
+                outcome = await run(scenario, ground, LOCAL_PACE, namespace=f"seed-{seed}", processes=REPLICAS)
+            except Exception as error:  # noqa: BLE001 - it is told, and the next seed is another one
+                add({"seed": seed, "error": f"{type(error).__name__}: {error}"})
+            else:
+                add(answer(outcome))
 
 
 async def crashes(
