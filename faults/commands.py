@@ -59,16 +59,8 @@ def dispatcher(processes: Processes, files: Files, client: str, kubeconfig: Json
     return [*command, "--identity", identity, "--lease-seconds", str(processes.lease_seconds)]
 
 
-def job_controller(files: Files, client: str, kubeconfig: Json) -> list[str]:
+def job_controller(files: Files, client: str, kubeconfig: Json, *, pod_backoff: float) -> list[str]:
     """`builtin-controller`."""
     file = files.directory(client) / files.put("worker", {client: kubeconfig})
-    return [
-        sys.executable,
-        "-m",
-        "builtin_controller",
-        "--kubeconfig",
-        str(file),
-        "--metrics-bind-address",
-        "0",
-        *_LOGS,
-    ]
+    flags = ["--kubeconfig", str(file), "--metrics-bind-address", "0", "--pod-backoff-base", f"{pod_backoff:g}s"]
+    return [sys.executable, "-m", "builtin_controller", *flags, *_LOGS]

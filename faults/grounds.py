@@ -96,6 +96,7 @@ class LocalGround:
     def __init__(self, workers: int) -> None:
         self.names = (MANAGEMENT, *(f"worker-{number}" for number in range(1, workers + 1)))
         self._fleet = LocalFleet(FleetOptions(workers=workers))
+        self._restarts = {name: asyncio.Lock() for name in self.names}
 
     async def __aenter__(self) -> Self:
         await self._fleet.__aenter__()
@@ -115,10 +116,11 @@ class LocalGround:
         return False
 
     async def restart(self, name: str, how: str) -> bool:
-        """Killed, and started again on the same data."""
+        """Killed, and started again on the same data; one that is still being started is killed when it is up."""
         cluster = self._fleet.management if name == MANAGEMENT else self._fleet.workers[name]
         component = "etcd" if how == "etcd" else "kube-apiserver"
-        await cluster.processes[component].kill()
-        await asyncio.sleep(0.2)
-        await cluster.start_again(component)
+        async with self._restarts[name]:
+            await cluster.processes[component].kill()
+            await asyncio.sleep(0.2)
+            await cluster.start_again(component)
         return True

@@ -47,7 +47,7 @@ async def on_local(seeds: Sequence[int], add: Callable[[Answer], None]) -> None:
             try:
                 outcome = await run(scenario, ground, LOCAL_PACE, namespace=f"seed-{seed}", processes=REPLICAS)
             except Exception as error:  # noqa: BLE001 - it is told, and the next seed is another one
-                add({"seed": seed, "error": f"{type(error).__name__}: {error}"})
+                add({"seed": seed, "error": "; ".join(_innermost(error))})
             else:
                 add(answer(outcome))
 
@@ -77,6 +77,13 @@ async def crashes(
 def _in_a_process(scenario: Scenario, processes: Processes) -> Answer:
     be_quiet()
     return answer(asyncio.run(on_embedded(scenario, processes)))
+
+
+def _innermost(error: BaseException) -> list[str]:
+    """What went wrong, without the groups around it."""
+    if isinstance(error, BaseExceptionGroup):
+        return [text for each in error.exceptions for text in _innermost(each)]
+    return [f"{type(error).__name__}: {error}"]
 
 
 def be_quiet() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from builtin_controller import Options as JobOptions
 from faults.commands import Processes
 from faults.grounds import MANAGEMENT, Ground
 from faults.invariants import at_rest, check
@@ -82,6 +83,7 @@ async def run(
         queue=f"queue-{namespace}",
         queue_spec=slowed.queue_spec,
         options=pace.options,
+        pod_backoff=JobOptions().pod_backoff_base * pace.factor,
         processes=processes,
     ) as stage:
         began = loop.time()

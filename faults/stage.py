@@ -62,9 +62,13 @@ class Stage:
         queue: str = "queue",
         queue_spec: Json | None = None,
         options: DispatcherOptions | None = None,
+        pod_backoff: float = JobOptions().pod_backoff_base,
         processes: Processes | None = None,
     ) -> None:
-        """`options`: of a dispatcher that is a task. `processes`: which controllers are none."""
+        """`options`: of a dispatcher that is a task. `pod_backoff`: of our Job controllers, in seconds.
+
+        `processes`: which controllers are no tasks.
+        """
         self.ground, self.namespace, self.queue = ground, namespace, queue
         self.record = Record()
         self.injector = Injector(plan, self.record, self._hands)
@@ -75,6 +79,7 @@ class Stage:
         self.controllers: dict[str, Controller] = {}
         self.proxies: dict[str, Proxy] = {}
         """By link."""
+        self._pod_backoff = pod_backoff
         self._processes = processes or Processes(dispatchers=0)
         count = self._processes.dispatchers
         self.dispatchers = [f"{DISPATCHER}-{number + 1}" for number in range(count)] if count > 1 else [DISPATCHER]
@@ -232,7 +237,8 @@ class Stage:
 
     def _jobs_command(self, link: str, _: int) -> Sequence[str]:
         assert self._files is not None
-        return commands.job_controller(self._files, link, self.proxies[link].kubeconfig)
+        kubeconfig = self.proxies[link].kubeconfig
+        return commands.job_controller(self._files, link, kubeconfig, pod_backoff=self._pod_backoff)
 
     async def _dispatcher(self) -> None:
         kubeconfig = self.proxies[f"{DISPATCHER}/{MANAGEMENT}"].kubeconfig
@@ -246,7 +252,7 @@ class Stage:
         async def run() -> None:
             connection = Connection.from_kubeconfig(self.proxies[f"{JOB_CONTROLLER}/{worker}"].kubeconfig, name=worker)
             async with Client(connection, user_agent="job-controller") as client:
-                controller = JobController(client, JobOptions())
+                controller = JobController(client, JobOptions(pod_backoff_base=self._pod_backoff))
                 async with controller.following():
                     await controller.work()
 
