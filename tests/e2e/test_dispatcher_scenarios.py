@@ -361,7 +361,7 @@ async def test_a_worker_tells_what_its_nodes_have_and_a_job_that_asks_for_more_n
 async def test_a_kubeconfig_spoilt_while_it_is_used_stops_new_jobs_there_until_it_is_put_right(stage: Stage) -> None:
     first, second = stage.workers
     await stage.set_queue(placement="Ordered", workers={"names": [first, second]}, onWorkerLost={"action": "Wait"})
-    good, bad = stage.doors[first].kubeconfig, stage.doors[first].kubeconfig
+    good, bad = stage.links[first].kubeconfig, stage.links[first].kubeconfig
     bad["clusters"][0]["cluster"]["insecure-skip-tls-verify"] = True
     async with stage.dispatcher():
         await stage.submit("before", never_finish="true")
@@ -386,7 +386,7 @@ async def test_a_kubeconfig_in_a_file_is_read_only_from_the_directory_that_the_o
     allowed, elsewhere = tmp_path / "allowed", tmp_path / "elsewhere"
     for directory in (allowed, elsewhere):
         directory.mkdir()
-        (directory / "config").write_bytes(orjson.dumps(stage.doors[first].kubeconfig))
+        (directory / "config").write_bytes(orjson.dumps(stage.links[first].kubeconfig))
     (allowed / "link").symlink_to(elsewhere / "config")
     await stage.set_worker(first, kubeconfig={"secret": None, "path": "link"})
     async with stage.dispatcher(kubeconfig_directory=allowed):

@@ -1,6 +1,5 @@
 """A worker's account whose rights come and go, on real API servers: embedded ones allow everything to everybody."""
 
-import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from multimirror.api import WORKER_CLUSTERS
 from multimirror.cli.applying import apply, apply_all, remove
 from multimirror.cli.manifests import manifest
 from multimirror.kube import Client
-from tests.e2e.dispatching import SECRETS, SYSTEM, Stage, cluster_of, condition, running, secret, until
+from tests.e2e.dispatching import SYSTEM, Stage, cluster_of, condition, running, until
 from tests.e2e.installation.processes import token
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.parametrize("kind", ["local"], indirect=True)]
@@ -44,12 +43,10 @@ async def guest(stage: Stage) -> AsyncIterator[Guest]:
     assert isinstance(cluster, LocalCluster)
     documents = manifest("worker/worker.yaml")
     await apply_all(admin, documents)
-    config = json.loads(json.dumps(stage.doors[name].kubeconfig))
-    account = cluster.kubeconfig_with_token(await token(admin, "multimirror", SYSTEM))
-    config["users"][0]["user"] = account["users"][0]["user"]
-    await stage.management.patch(SECRETS, name, {"data": secret(name, config)["data"]}, SYSTEM)
+    stage.links[name].retarget(cluster.kubeconfig_with_token(await token(admin, "multimirror", SYSTEM)))
     await stage.set_queue(workers={"names": [name]})
     yield Guest(stage, name, admin)
+    stage.links[name].retarget(cluster.kubeconfig)
     await remove(admin, BINDING)
     await remove(admin, [each for each in documents if each["kind"] != "Namespace"])
 
@@ -93,8 +90,8 @@ async def test_a_worker_whose_copies_can_no_longer_be_followed_is_noticed_and_it
         await stage.submit(never_finish="true")
         job = await stage.until(running)
         await guest.revoke()
-        stage.doors[guest.name].close()  # an API server lets a watch that is open go on
-        stage.doors[guest.name].open()
+        stage.cut(guest.name)  # an API server lets a watch that is open go on
+        stage.mend(guest.name)
         await stage.cluster_condition(guest.name, "Ready", "False", "PermissionDenied")
         await guest.grant()
         await stage.cluster_condition(guest.name, "Ready", "True")
