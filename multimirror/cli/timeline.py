@@ -5,8 +5,8 @@ Events are kept for an hour and pods go with their copy, so an old story has hol
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from multimirror.api import ATTEMPT_LABEL, QUEUE_LABEL
@@ -20,6 +20,7 @@ _TOLD: Final = frozenset({"SuccessfulCreate", "Completed", "Suspended", "Resumed
 """Events that say what the objects themselves say better."""
 _WORDS: Final = {"Waiting": "waits", "Assigned": "placed", "Refused": "refused"}
 _RANKS: Final = {"Waiting": 1, "Assigned": 3}
+_HEARD_LATE: Final = timedelta(seconds=2)
 _ORDER: Final = ("Suspended", "SuccessCriteriaMet", "FailureTarget", "Complete", "Failed")
 
 
@@ -51,7 +52,8 @@ def timeline(
     status = job.get("status") or {}
     if copy is not None and is_ours(job):
         attempt = (copy["metadata"].get("labels") or {}).get(ATTEMPT_LABEL, "1")
-        found.append(_moment(copy["metadata"]["creationTimestamp"], where, f"copy made (attempt {attempt})", 4))
+        made = _moment(copy["metadata"]["creationTimestamp"], where, f"copy made (attempt {attempt})", 4)
+        found = [*(_cause_first(moment, made) for moment in found), made]
     if status.get("startTime"):
         found.append(_moment(status["startTime"], where if is_ours(job) else HERE, "started", 5))
     found += _pods(list(pods), where)
@@ -59,6 +61,14 @@ def timeline(
     known = [moment for moment in found if moment is not None]
     # Most times on the wire have whole seconds; within one, things are told in the order in which they come about.
     return sorted(known, key=lambda moment: (moment.when.replace(microsecond=0), moment.rank, moment.when))
+
+
+def _cause_first(moment: Moment | None, made: Moment | None) -> Moment | None:
+    """An event is written after what it tells of, so the copy of a Job that was placed may be a second older."""
+    if moment is None or made is None or moment.rank != _RANKS["Assigned"]:
+        return moment
+    late = timedelta(0) < moment.when - made.when <= _HEARD_LATE
+    return replace(moment, when=made.when) if late else moment
 
 
 def _created(job: Json) -> Moment | None:

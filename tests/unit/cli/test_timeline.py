@@ -71,6 +71,12 @@ def test_everything_in_one_second_is_told_in_the_order_in_which_it_comes_about()
     ]
 
 
+def test_a_job_is_placed_before_its_copy_is_made_although_the_event_is_written_after() -> None:
+    copy = {"metadata": {"creationTimestamp": at(4), "labels": {ATTEMPT_LABEL: "1"}}}
+    told = timeline(a_job(), [an_event(5, "Assigned", "runs on worker east")], where="east", copy=copy)
+    assert [moment.what.partition(":")[0] for moment in told][1:] == ["placed", "copy made (attempt 1)"]
+
+
 def test_retries_are_told_pod_by_pod_with_what_the_cluster_warned_of() -> None:
     warned = an_event(2, "FailedScheduling", "0/3 nodes\nare available", pod=True)
     told = timeline(
