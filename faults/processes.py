@@ -179,7 +179,7 @@ class Process:
             stdout=asyncio.subprocess.PIPE,  # where it logs
             stderr=asyncio.subprocess.STDOUT,
             limit=2**20,
-            preexec_fn=_end_with_us,
+            preexec_fn=end_with_us,
         )
         assert process.stdout is not None
         try:
@@ -205,7 +205,7 @@ class Process:
         self._record.lives.append(Life(asyncio.get_running_loop().time(), self.name, what, why))
 
 
-def _end_with_us() -> None:
-    """However the suite ends, it leaves no controller behind (where there is a Linux to see to it)."""
+def end_with_us() -> None:
+    """However the suite ends, it leaves no process behind (where there is a Linux to see to it)."""
     if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -18,6 +18,7 @@ import structlog
 
 from faults.commands import Processes
 from faults.grounds import EmbeddedGround, LocalGround
+from faults.processes import end_with_us
 from faults.running import Outcome, Pace, run
 from faults.scenario import Scenario, crash_points, from_seed, reference
 from faults.stage import DISPATCHER
@@ -56,7 +57,8 @@ async def crashes(
     side_by_side: int, begin: Callable[[Sequence[Scenario]], None], add: Callable[[Answer], None]
 ) -> None:
     """A real process dies before and after every write of the reference run."""
-    with ProcessPoolExecutor(side_by_side, multiprocessing.get_context("spawn")) as pool:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(side_by_side, spawn, initializer=end_with_us) as pool:
         loop = asyncio.get_running_loop()
         first = await loop.run_in_executor(pool, functools.partial(_in_a_process, reference(), ONE))
         points = list(crash_points(reference(), first["links"]))
