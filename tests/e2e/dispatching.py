@@ -239,6 +239,7 @@ class Stage:
             await self.management.delete(SECRETS, worker, SYSTEM)
         await self.management.create(SECRETS, secret(worker, self.links[worker].kubeconfig), SYSTEM)
         await _made(self.management, WORKER_CLUSTERS, _worker(worker))
+        await self.set_worker(worker, kubeconfig={"secret": {"name": worker}, "path": None})
 
     # --- seeing
 

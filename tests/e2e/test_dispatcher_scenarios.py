@@ -140,13 +140,15 @@ async def test_what_happens_to_a_job_can_be_followed_in_log_and_metrics(stage: S
 
 
 async def test_a_worker_and_a_queue_that_are_gone_are_measured_no_more(stage: Stage) -> None:
-    first, _ = stage.workers
+    first, other = next(iter(stage.workers)), f"{stage.queue}-other"
+    spec = {"workers": {"names": [first]}}
+    await stage.management.create(MIRROR_QUEUES, {"metadata": {"name": other}, "spec": spec})
     gauges = {
         "multimirror_worker_up": {"worker": first},
         "multimirror_worker_jobs": {"worker": first},
         "multimirror_copies": {"worker": first, "state": "running"},
-        "multimirror_queue_pending_jobs": {"queue": stage.queue},
-        "multimirror_queue_running_jobs": {"queue": stage.queue},
+        "multimirror_queue_pending_jobs": {"queue": other},
+        "multimirror_queue_running_jobs": {"queue": other},
     }
 
     def measured() -> set[str]:
@@ -155,8 +157,8 @@ async def test_a_worker_and_a_queue_that_are_gone_are_measured_no_more(stage: St
     async with stage.dispatcher(), asyncio.timeout(60):
         while measured() != gauges.keys():
             await asyncio.sleep(0.05)
-        await stage.management.delete(WORKER_CLUSTERS, first)
-        await stage.management.delete(MIRROR_QUEUES, stage.queue)
+        await stage.remove(first)
+        await stage.management.delete(MIRROR_QUEUES, other)
         while measured():
             await asyncio.sleep(0.05)
 
