@@ -140,7 +140,8 @@ def _works_for(copy: Json, cluster: str, original: Json, rules: Rules) -> bool:
 
 
 def leaders_alone_write(record: Record, rules: Rules) -> Iterator[Violation]:
-    """I9: nothing is written by one who does not hold the lease, where there is one.
+    """I9: nothing is written by one who does not hold the lease, where there is one. One that never asks for it works
+    alone, and only while nobody holds it.
 
     On the lease's own cluster the versions that the API server gave say what came first; elsewhere it is when the
     request had left its client, and when the leader was told that it leads.
@@ -152,13 +153,14 @@ def leaders_alone_write(record: Record, rules: Rules) -> Iterator[Violation]:
         if seen.object["metadata"]["name"].startswith(rules.user_agent)
         for version in (seen.object["metadata"]["resourceVersion"],)
     ]
+    candidates = {each.client for each in record.writes(rules.dispatcher) if each.call.resource == "leases"}
     for each in record.writes(rules.dispatcher):
         if not terms or not each.took_effect or each.call.resource in ("leases", "selfsubjectaccessreviews"):
             continue
         exact = each.cluster == MANAGEMENT and each.version.isdigit() and each.fault not in _HELD_UP
         held = [who for time, version, who in terms if (version < int(each.version) if exact else time <= each.time)]
         leader = held[-1] if held else ""
-        if leader != each.client:
+        if leader != each.client and (leader or each.client in candidates):
             yield Violation("I9", f"{each.client} writes while {leader or 'nobody'} leads", (str(each),))
 
 

@@ -135,6 +135,19 @@ def _by_request(record: Record, rules: Rules) -> Iterator[Violation]:
             yield Violation("I5", f"{call.namespace}/{call.name} is not ours, and we wrote to it", (str(moment),))
 
 
+def _is_stale(record: Record, rules: Rules, copy: Json, cluster: str, original: Json) -> bool:
+    """Of an older attempt, of none, or one too many. The only one of its attempt is the copy, whatever its cluster is
+    called: two workers may have changed places when it was made."""
+    home, attempt = rules.marks.cluster_of(original), rules.marks.attempt_of(copy)
+    if home is None or not rules.marks.is_current(copy, home, original):
+        return True
+    uid = original["metadata"]["uid"]
+    return cluster != home and any(
+        rules.marks.original_of(job) == uid and rules.marks.attempt_of(job) == attempt
+        for job in record.last("Job", home).values()
+    )
+
+
 def nothing_stays(record: Record, rules: Rules) -> Iterator[Violation]:
     """I6: at the end, no copy whose original is gone (or finished, past retention), no pod without its Job."""
     originals = record.last("Job", MANAGEMENT)
@@ -149,7 +162,7 @@ def nothing_stays(record: Record, rules: Rules) -> Iterator[Violation]:
                 yield Violation("I6", f"{name} is gone, and a copy of it stays on {cluster}")
             elif is_finished(originals[original].get("status") or {}) and rules.retention == 0:
                 yield Violation("I6", f"{name} is finished, and a copy of it stays on {cluster}")
-            elif not rules.marks.is_current(job, cluster, originals[original]):
+            elif _is_stale(record, rules, job, cluster, originals[original]):
                 yield Violation("I6", f"{name} runs elsewhere, and an older copy of it stays on {cluster}")
         for pod in record.last("Pod", cluster).values():
             owners = [reference["uid"] for reference in pod["metadata"].get("ownerReferences") or ()]

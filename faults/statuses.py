@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from faults import contact
 from faults.record import MANAGEMENT, Record
 from faults.rules import Rules, Violation
 from multimirror.batch import is_finished, validate_job_status
@@ -64,17 +65,26 @@ def original_and_copy_agree(record: Record, rules: Rules) -> Iterator[Violation]
                 continue
             if job["spec"].get("suspend"):  # by its user, who is shown that nothing runs any more
                 copy = {**copy, "status": {**(copy.get("status") or {}), "active": 0, "ready": 0}}
-        yield from _compared(job, copy, first=attempt == "1")
+        counts = attempt == "1" and not _ended_while_lost(record, rules, uid, cluster or "")
+        yield from _compared(job, copy, counts=counts)
 
 
-def _compared(job: Json, copy: Json, *, first: bool) -> Iterator[Violation]:
+def _ended_while_lost(record: Record, rules: Rules, uid: str, cluster: str) -> bool:
+    """Its worker had been out of reach for as long as the policy waits: an end that was announced, without numbers."""
+    moments = (s.time for s in record.changes("Job", MANAGEMENT) if s.uid == uid and is_finished(s.status))
+    ended = next(moments, None)
+    spell = contact.spell_at(contact.lost(record, rules.dispatcher, cluster), ended) if ended is not None else None
+    return ended is not None and spell is not None and spell[0] + rules.lost_after <= ended + 0.01
+
+
+def _compared(job: Json, copy: Json, *, counts: bool) -> Iterator[Violation]:
     ours, theirs = job.get("status") or {}, copy.get("status") or {}
     if is_finished(ours) and not is_finished(theirs):
         return  # its end came from elsewhere: the policy for lost workers, or what had been announced
     name = f"{job['metadata']['namespace']}/{job['metadata']['name']}"
     for field in _AGREED:
         mine, its = ours.get(field) or 0, theirs.get(field) or 0
-        if mine != its and (first or field not in _COUNTERS):
+        if mine != its and (counts or field not in _COUNTERS):
             yield Violation("I4", f"{name}: {field} is {mine!r}, and {its!r} on its worker", (str(ours), str(theirs)))
     for kind in ("Complete", "Failed"):
         if holds(ours, kind) != holds(theirs, kind):

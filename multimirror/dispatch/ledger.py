@@ -5,6 +5,7 @@ never count on the same room. Rebuilt from the cache alone after a restart: noth
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
@@ -48,6 +49,8 @@ class Ledger:
         self._workers: dict[str, Use] = {}
         self._namespaces: dict[str, Counter[str]] = {}
         self._spread: dict[str, Counter[str]] = {}
+        self._turns: dict[str, dict[str, int]] = {}
+        self._turn = 0
 
     def put(self, uid: str, holding: Holding | None) -> bool:
         """This Job holds that now (None: nothing). Whether it is a change."""
@@ -57,6 +60,9 @@ class Ledger:
         if before is not None:
             del self._holdings[uid]
             self._count(before, -1)
+        elif holding is not None:
+            self._turn += 1
+            self._turns.setdefault(holding.queue, {})[holding.namespace] = self._turn
         if holding is not None:
             self._holdings[uid] = holding
             self._count(holding, 1)
@@ -77,6 +83,10 @@ class Ledger:
     def namespaces(self, queue: str) -> Counter[str]:
         """How many Jobs each namespace holds in a queue."""
         return self._namespaces.get(queue) or Counter()
+
+    def turns(self, queue: str) -> Mapping[str, int]:
+        """When each namespace of a queue was last given something: the larger, the later."""
+        return self._turns.setdefault(queue, {})
 
     def spread(self, queue: str) -> Counter[str]:
         """How many Jobs of a queue each worker has."""

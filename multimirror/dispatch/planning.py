@@ -1,9 +1,9 @@
 """Which Jobs go next: a whole pass over everything that waits, as a pure function.
 
-In each queue: higher priority first; within a priority the namespaces take turns, those that hold less first; within a
-namespace the oldest first. A Job that does not fit lets those behind it pass, unless its queue is strict. In one pass
-room only shrinks, so that what did not fit once is not asked again for Jobs of the same shape: a pass over thousands
-of equal Jobs costs little.
+In each queue: higher priority first; within a priority the namespaces take turns, those that hold less first, then
+those that were given something longest ago; within a namespace the oldest first. A Job that does not fit lets those
+behind it pass, unless its queue is strict. In one pass room only shrinks, so that what did not fit once is not asked
+again for Jobs of the same shape: a pass over thousands of equal Jobs costs little.
 """
 
 import heapq
@@ -59,7 +59,7 @@ def _queue(
     hopeless: dict[_Shape, Explanation] = {}
     held_up: Explanation | None = None
     strict = queue.queueing_strategy is QueueingStrategy.STRICT_FIFO
-    turns = _Turns(jobs, dict(ledger.namespaces(name)), strict=strict)
+    turns = _Turns(jobs, dict(ledger.namespaces(name)), ledger.turns(name), strict=strict)
     for job in turns:
         if held_up is not None:
             yield Outcome(job, held_up)
@@ -82,8 +82,9 @@ def _queue(
 class _Turns:
     """The order of a queue, which depends on what has been placed before."""
 
-    def __init__(self, jobs: list[Candidate], held: dict[str, int], *, strict: bool) -> None:
-        self._held = held
+    def __init__(self, jobs: list[Candidate], held: dict[str, int], last: Mapping[str, int], *, strict: bool) -> None:
+        """`last` is told of each Job that is placed before `placed` is."""
+        self._held, self._last = held, last
         self._lines: dict[tuple[int, str], list[Candidate]] = defaultdict(list)
         for job in jobs:
             self._lines[-job.priority, "" if strict else job.namespace].append(job)
@@ -99,7 +100,7 @@ class _Turns:
             heap = [self._entry(key) for key in self._lines if key[0] == priority]
             heapq.heapify(heap)
             while heap:
-                held, _, _, key = heapq.heappop(heap)
+                held, _, _, _, key = heapq.heappop(heap)
                 if held != self._held.get(key[1], 0):
                     heapq.heappush(heap, self._entry(key))
                     continue
@@ -108,9 +109,9 @@ class _Turns:
                 if line:
                     heapq.heappush(heap, self._entry(key))
 
-    def _entry(self, key: tuple[int, str]) -> tuple[int, str, str, tuple[int, str]]:
+    def _entry(self, key: tuple[int, str]) -> tuple[int, int, str, str, tuple[int, str]]:
         oldest = self._lines[key][-1]
-        return (self._held.get(key[1], 0), oldest.created, oldest.uid, key)
+        return (self._held.get(key[1], 0), self._last.get(key[1], 0), oldest.created, oldest.uid, key)
 
 
 def _age(job: Candidate) -> tuple[str, str, str]:

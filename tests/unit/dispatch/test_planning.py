@@ -175,6 +175,19 @@ def test_a_namespace_that_holds_much_already_comes_after_one_that_holds_nothing(
     assert [name for name, _ in where(planned(jobs, queue(quota={"jobs": 3}), TWO, ledger))] == ["bb", "a"]
 
 
+def test_a_namespace_that_waited_goes_before_one_whose_job_has_just_ended() -> None:
+    ledger, one = Ledger(), queue(quota={"jobs": 1})
+    backlog = [a_candidate("x" * number, namespace="large") for number in range(1, 4)]
+    newest = a_candidate("x" * 9, namespace="small")
+    waiting, order = [*backlog, newest], []
+    while waiting:
+        chosen = next(outcome.job for outcome in planned(waiting, one, TWO, ledger) if outcome.explanation.chosen)
+        order.append(chosen)
+        waiting.remove(chosen)
+        ledger.put(chosen.uid, None)  # it ends, and the next pass begins
+    assert order == [backlog[0], newest, backlog[1], backlog[2]]
+
+
 def test_a_queue_that_does_not_exist_is_named() -> None:
     assert why(planned([a_candidate("a", queue="other")], queue(), TWO)) == "there is no MirrorQueue other"
 
