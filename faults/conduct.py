@@ -13,6 +13,8 @@ _STORM: Final = 30
 _STORM_SECONDS: Final = 10.0
 _HEARD_LATE: Final = 1.0  # who watches may hear of a write after its writer has gone on
 _HELD_UP: Final = ("delay", "slow")
+_EVERYBODYS: Final = ("leases", "selfsubjectaccessreviews", "secrets", "mutatingwebhookconfigurations")
+"""Written by every replica: each answers admission reviews, with a certificate that all of them share."""
 _RELIED_ON: Final = 2 / 3  # of a lease's duration, by who holds it
 _NEEDED: Final = ("jobs", "namespaces", "secrets", "workerclusters", "mirrorqueues")
 
@@ -155,7 +157,7 @@ def leaders_alone_write(record: Record, rules: Rules) -> Iterator[Violation]:
     ]
     candidates = {each.client for each in record.writes(rules.dispatcher) if each.call.resource == "leases"}
     for each in record.writes(rules.dispatcher):
-        if not terms or not each.took_effect or each.call.resource in ("leases", "selfsubjectaccessreviews"):
+        if not terms or not each.took_effect or each.call.resource in _EVERYBODYS:
             continue
         exact = each.cluster == MANAGEMENT and each.version.isdigit() and each.fault not in _HELD_UP
         held = [who for time, version, who in terms if (version < int(each.version) if exact else time <= each.time)]
