@@ -155,7 +155,8 @@ def leaders_alone_write(record: Record, rules: Rules) -> Iterator[Violation]:
         if seen.object["metadata"]["name"].startswith(rules.user_agent)
         for version in (seen.object["metadata"]["resourceVersion"],)
     ]
-    candidates = {each.client for each in record.writes(rules.dispatcher) if each.call.resource == "leases"}
+    asked = (each.client for each in record.writes(rules.dispatcher) if each.call.resource == "leases")
+    candidates = {*asked, *(who for _, _, who in terms)}
     for each in record.writes(rules.dispatcher):
         if not terms or not each.took_effect or each.call.resource in _EVERYBODYS:
             continue

@@ -105,6 +105,8 @@ RENEWAL = a_write(8.0, "dispatcher-2", MANAGEMENT, "leases", version="20")
             a_write(7.0, "dispatcher-1", MANAGEMENT, version="25", fault="delay"), False, id="held up on its way"
         ),
         pytest.param(a_write(9.5, "jobs", "worker-1", version="5"), False, id="another controller"),
+        pytest.param(a_write(0.5, "dispatcher", MANAGEMENT, version="9"), False, id="one that works alone"),
+        pytest.param(a_write(9.5, "dispatcher", MANAGEMENT, version="21"), True, id="one that thinks it works alone"),
     ],
 )
 def test_a_write_by_one_who_does_not_lead_is_caught(write: Exchange, broken: bool) -> None:
