@@ -23,6 +23,7 @@ from typing import Final
 import yaml
 
 from bench._jobs import JOBS, cpu_seconds, processed, run_controller, run_jobs
+from bench.frame.meters import entries
 from clusters.local import LocalFleet, LocalOptions
 from clusters.local.cluster import APISERVER, CONTROLLER_MANAGER, ETCD, LocalCluster
 from multimirror.batch import Json
@@ -161,15 +162,10 @@ async def _account(cluster: LocalCluster) -> Json:
 def _requests(audit_log: Path, offset: int, agent: str) -> int:
     """What the controller asked of the server since then: everything but watches, lists and its own lease."""
     count = 0
-    with audit_log.open("rb") as log:
-        log.seek(offset)
-        for line in log:
-            if not line.endswith(b"\n"):
-                break
-            entry = json.loads(line)
-            if not entry.get("userAgent", "").startswith(agent) or entry["verb"] in ("watch", "list"):
-                continue
-            count += (entry.get("objectRef") or {}).get("resource") in ("jobs", "pods", "events")
+    for entry in entries(audit_log, offset):
+        if not entry.get("userAgent", "").startswith(agent) or entry["verb"] in ("watch", "list"):
+            continue
+        count += (entry.get("objectRef") or {}).get("resource") in ("jobs", "pods", "events")
     return count
 
 

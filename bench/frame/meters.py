@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -44,17 +44,25 @@ class Asked(NamedTuple):
 
 
 def requests_in(log: Path, cluster: str, offset: int = 0) -> Counter[Asked]:
-    """What an audit log says since that offset. A line that is still being written is left for later."""
+    """What an audit log says since that offset."""
     found: Counter[Asked] = Counter()
-    with log.open("rb") as lines:
-        lines.seek(offset)
-        for line in lines:
-            if line.endswith(b"\n"):
-                found.update(_asked(orjson.loads(line), cluster))
+    for entry in entries(log, offset):
+        found.update(_asked(entry, cluster))
     return found
 
 
-def _asked(entry: dict[str, object], cluster: str) -> Iterator[Asked]:
+def entries(log: Path, offset: int = 0) -> Iterator[dict[str, Any]]:
+    """The lines of an audit log that begin at that offset or later, as far as they are written."""
+    with log.open("rb") as lines:
+        lines.seek(max(0, offset - 1))
+        if offset:
+            lines.readline()  # a line that was being written at that moment is of the time before
+        for line in lines:
+            if line.endswith(b"\n"):
+                yield orjson.loads(line)
+
+
+def _asked(entry: dict[str, Any], cluster: str) -> Iterator[Asked]:
     """A watch is noted when it begins, everything else when it ends: each request once."""
     verb = str(entry["verb"])
     if entry["stage"] != ("ResponseStarted" if verb == "watch" else "ResponseComplete"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from bench.frame.meters import Asked, Meter, Spent, cpu_seconds, requests_in, total
+from bench.frame.meters import Asked, Meter, Spent, cpu_seconds, entries, requests_in, total
 
 
 def an_entry(**changes: Any) -> dict[str, Any]:
@@ -87,3 +87,13 @@ def test_shares_are_of_all_cpu_time_and_several_runs_add_up() -> None:
     spent = total(runs)
     assert spent.wall == 3.0
     assert spent.share("dispatcher") == 4.0 / 13.0
+
+
+def test_a_line_that_was_being_written_when_the_count_began_is_not_counted(tmp_path: Path) -> None:
+    log = tmp_path / "audit.log"
+    first, second = (orjson.dumps({"verb": verb}) + b"\n" for verb in ("get", "patch"))
+    log.write_bytes(first + second)
+    for offset in range(1, len(first)):
+        assert [entry["verb"] for entry in entries(log, offset)] == ["patch"]
+    assert [entry["verb"] for entry in entries(log, len(first))] == ["patch"]
+    assert [entry["verb"] for entry in entries(log)] == ["get", "patch"]
