@@ -7,6 +7,7 @@ cache shows what was changed. Until then the write is tried ever more seldom: a 
 """
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -49,6 +50,8 @@ from multimirror.workers import JOBS
 _log = structlog.get_logger(__name__)
 _SHORTEST_PAUSE: Final = 0.005
 _TOLD_PER_PASS: Final = 100
+_TELL_ON: Final = 2.0
+"""Seconds until those hear why they wait who could not be told in the last pass: events go out 50 a second."""
 _PATIENCE: Final = 2
 """So often an assignment may be refused before its user hears of it: an API server that starts refuses everything."""
 
@@ -77,6 +80,8 @@ class Scheduler:
         """The resourceVersion of each decided Job that the API server no longer has."""
         self._pending: Counter[str] = Counter()
         self._news = asyncio.Event()
+        self._untold = False
+        """Some do not know yet why they wait."""
         self.explanations: dict[str, Explanation] = {}
         """The latest decision about each Job that waits, by uid."""
         self.heads: dict[str, Outcome] = {}
@@ -128,7 +133,9 @@ class Scheduler:
 
     async def _passes(self) -> None:
         while True:
-            await self._news.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_TELL_ON if self._untold else None):
+                    await self._news.wait()
             self._news.clear()
             started = time.perf_counter()
             self._pass()
@@ -139,7 +146,7 @@ class Scheduler:
     def _pass(self) -> None:
         outcomes = plan(self._waiting.values(), self._queues(), self._workers(), self._originals.ledger)
         heads: dict[str, Outcome] = {}
-        told = 0
+        left, self._untold = min(_TOLD_PER_PASS, self._events.room), False
         for outcome in outcomes:
             uid = outcome.job.uid
             if outcome.explanation.chosen is not None:
@@ -151,17 +158,19 @@ class Scheduler:
                 continue
             self.explanations[uid] = outcome.explanation
             heads.setdefault(outcome.job.queue, outcome)
-            if told < _TOLD_PER_PASS:
-                told += self._tell(uid, outcome.explanation)
+            if self._memory.of(uid).told != outcome.explanation.reason:
+                if left > 0:
+                    left -= self._tell(uid, outcome.explanation)
+                else:
+                    self._untold = True
         self.heads = heads
 
     def _tell(self, uid: str, explanation: Explanation) -> bool:
-        """Say why it waits, when the reason is a new one: numbers change all the time."""
-        notes = self._memory.of(uid)
+        """Say why it waits: when the reason is a new one, for numbers change all the time."""
         job = self._originals.get(uid)
-        if notes.told == explanation.reason or job is None:
+        if job is None:
             return False
-        notes.told = explanation.reason
+        self._memory.of(uid).told = explanation.reason
         kind = "Warning" if explanation.reason in {"NeverFits", "Invalid", "QueueMissing"} else "Normal"
         about = {WAITS_FOR_ANNOTATION: explanation.reason}
         self._events.event(job, "Waiting", str(explanation), type=kind, annotations=about)  # type: ignore[arg-type] # one of the two

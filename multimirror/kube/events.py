@@ -137,6 +137,11 @@ class EventRecorder:
         self._idle.clear()
         self._news.set()
 
+    @property
+    def room(self) -> int:
+        """How many more can wait to be sent; what comes on top is dropped."""
+        return self._capacity - len(self._pending)
+
     async def flush(self) -> None:
         """Wait until everything recorded so far has been written or dropped."""
         await self._idle.wait()

@@ -401,3 +401,17 @@ async def test_a_kubeconfig_in_a_file_is_read_only_from_the_directory_that_the_o
     async with stage.dispatcher():
         told = await stage.cluster_condition(first, "Connected", "False", "KubeconfigMissing")
         assert "kubeconfigs in files are not allowed" in told["message"]
+
+
+async def test_everybody_in_a_long_queue_hears_why_it_waits_although_nothing_else_happens(stage: Stage) -> None:
+    for worker in stage.workers:
+        await stage.set_worker(worker, cordoned=True)
+    async with asyncio.TaskGroup() as group:
+        for number in range(150):
+            group.create_task(stage.submit(f"job-{number}"))
+    async with stage.dispatcher(), asyncio.timeout(60):
+        told: set[str] = set()
+        while len(told) < 150:
+            events = await stage.management.list(EVENTS, stage.namespace, field_selector="reason=Waiting")
+            told = {event["involvedObject"]["name"] for event in events.items}
+            await asyncio.sleep(0.1)
