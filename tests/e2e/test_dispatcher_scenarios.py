@@ -403,15 +403,22 @@ async def test_a_kubeconfig_in_a_file_is_read_only_from_the_directory_that_the_o
         assert "kubeconfigs in files are not allowed" in told["message"]
 
 
-async def test_everybody_in_a_long_queue_hears_why_it_waits_although_nothing_else_happens(stage: Stage) -> None:
+async def test_when_a_long_queue_waits_for_another_reason_everybody_hears_of_it_although_nothing_else_happens(
+    stage: Stage,
+) -> None:
+    async def told(words: str) -> None:
+        heard: set[str] = set()
+        while len(heard) < 150:  # more than are told at once
+            events = await stage.management.list(EVENTS, stage.namespace, field_selector="reason=Waiting")
+            heard = {event["involvedObject"]["name"] for event in events.items if words in event["message"]}
+            await asyncio.sleep(0.1)
+
     for worker in stage.workers:
         await stage.set_worker(worker, cordoned=True)
     async with asyncio.TaskGroup() as group:
         for number in range(150):
             group.create_task(stage.submit(f"job-{number}"))
     async with stage.dispatcher(), asyncio.timeout(60):
-        told: set[str] = set()
-        while len(told) < 150:
-            events = await stage.management.list(EVENTS, stage.namespace, field_selector="reason=Waiting")
-            told = {event["involvedObject"]["name"] for event in events.items}
-            await asyncio.sleep(0.1)
+        await told("no worker cluster can take it now")
+        await stage.set_queue(quota={"resources": {"pods": "0"}})
+        await told("more than the whole quota")
