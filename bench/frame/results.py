@@ -65,7 +65,9 @@ class Result:
         self.tables = [table for table in self.tables if table.part not in parts] + other.tables
         self.seconds |= other.seconds
         self.units |= other.units
-        self.about = other.about
+        before, after = self.about.get("commit", ""), other.about.get("commit", "")
+        commit = before if before == after else f"{before}; {', '.join(parts)}: {after}"
+        self.about = {**other.about, **self.about, "commit": commit}
 
     def save(self, directory: Path) -> None:
         """As a file there."""
