@@ -9,7 +9,7 @@
 # make picture   docs/images, from the demo
 # make faults  the fault suite: SEEDS=100 random runs (SEED=42: that one again, FLEET=local: real control planes and processes)
 # make soak   a day in a minute: caches whose watches expire all the time
-# make bench  how fast we are, each figure beside its reference: 20 to 25 minutes, on a machine that does nothing else
+# make bench  how fast we are, each figure beside its reference: about 18 minutes, on a machine that does nothing else
 # make bench-check  the ratios of the newest results against bench/ranges.toml, and against the run before
 
 PYTHON ?= python3

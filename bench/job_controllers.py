@@ -41,6 +41,6 @@ PART: Final = Part(
     unit="pods",
     sizes=(500,),
     fleet="local",
-    seconds=lambda sizes: sum(40 + _ROUNDS * 4 * (5 + size / 30) for size in sizes),
+    seconds=lambda sizes: sum(20 + _ROUNDS * 4 * (3 + size / 60) for size in sizes),
     measure=measure,
 )

@@ -106,6 +106,6 @@ PART: Final = Part(
     unit="live Jobs",
     sizes=(1000, 5000, 20000),
     fleet="embedded",
-    seconds=lambda sizes: 25 + 75 * len(sizes) + max(sizes) * 0.006,
+    seconds=lambda sizes: 20 + 60 * len(sizes) + max(sizes) * 0.004,
     measure=measure,
 )

@@ -136,7 +136,7 @@ def _lines(axes: Any, series: dict[str, list[tuple[int, float]]], unit: str, y: 
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
     axes.set_xlabel(unit)
     axes.set_ylabel(y)
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.1 * axes.dataLim.ymax)
     axes.grid(visible=True, alpha=0.3)
     axes.legend()
 
