@@ -30,7 +30,9 @@ REPLICAS: Final = Processes(dispatchers=2)
 ONE: Final = Processes(dispatchers=1)
 JOB_CONTROLLERS: Final = Processes(dispatchers=0, job_controllers=True)
 EMBEDDED_PACE: Final = Pace(factor=0.1, look=0.1, rest=90.0, quiet=1.0)
-LOCAL_PACE: Final = Pace(factor=0.15, look=0.1, rest=200.0, quiet=1.5)
+LOCAL_PACE: Final = Pace(factor=0.15, look=0.1, rest=360.0, quiet=1.5)
+"""Rest may take more than the five minutes for which Kubernetes' own Job controller waits for pods of a deleted Job
+before it makes those of another with the same name."""
 
 
 async def on_embedded(scenario: Scenario, processes: Processes, pace: Pace = EMBEDDED_PACE) -> Outcome:
