@@ -22,12 +22,13 @@ from typing import Final
 
 import yaml
 
-from bench._jobs import JOBS, cpu_seconds, processed, run_controller, run_jobs
+from bench._jobs import cpu_seconds, processed, run_controller, run_jobs
 from bench.frame.meters import entries
 from clusters.local import LocalFleet, LocalOptions
 from clusters.local.cluster import APISERVER, CONTROLLER_MANAGER, ETCD, LocalCluster
 from multimirror.batch import Json
 from multimirror.kube import Client, Connection, Resource
+from multimirror.kube.resources import JOBS
 
 _ROUNDS: Final = int(os.environ.get("BENCH_ROUNDS", "4"))
 _QUIET: Final = 1.0  # seconds without a request: everything has been told

@@ -9,14 +9,11 @@ import time
 import urllib.request
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Final
 
 from clusters.local.ports import free_ports
 from multimirror.batch import Json, is_finished
-from multimirror.kube import Change, Client, Informer, Resource
-
-JOBS: Final = Resource("batch", "v1", "jobs", "Job")
-_NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+from multimirror.kube import Change, Client, Informer
+from multimirror.kube.resources import JOBS, NAMESPACES
 
 
 def processed(specs: list[Json]) -> int:
@@ -33,7 +30,7 @@ async def run_jobs(
     """
     if namespace is None:
         namespace = f"bench-{time.time_ns()}"
-        await client.create(_NAMESPACES, {"metadata": {"name": namespace}})
+        await client.create(NAMESPACES, {"metadata": {"name": namespace}})
     prefix = f"job-{time.time_ns()}"
     left = len(specs)
     done = asyncio.Event()

@@ -13,10 +13,9 @@ import uvloop
 from clusters.embedded import EmbeddedFleet
 from clusters.fleet import FleetOptions
 from clusters.nodes import SimulatedNodes
-from multimirror.kube import Client, Connection, Resource
+from multimirror.kube import Client, Connection
+from multimirror.kube.resources import CONFIG_MAPS, PODS
 
-PODS: Final = Resource("", "v1", "pods", "Pod")
-CONFIGMAPS: Final = Resource("", "v1", "configmaps", "ConfigMap")
 COUNT: Final = 10_000
 
 
@@ -38,16 +37,16 @@ async def _pods() -> None:
     async with EmbeddedFleet(FleetOptions(workers=0, nodes=False)) as fleet:
         connection = Connection.from_kubeconfig(fleet.management.kubeconfig)
         async with Client(connection, concurrency=32) as client:
-            owner = await client.create(CONFIGMAPS, _owner(), "default")
+            owner = await client.create(CONFIG_MAPS, _owner(), "default")
             await _all(client.create(PODS, _pod(number, owner), "default") for number in range(COUNT))
             before = time.perf_counter(), time.process_time()
             async with SimulatedNodes(connection):
                 await _until(client, lambda event: event.object["status"].get("phase") == "Succeeded", COUNT)
             wall, cpu = time.perf_counter() - before[0], time.process_time() - before[1]
             print(f"{COUNT} pods bound and ended: {COUNT / wall:.0f}/s ({cpu / COUNT * 1e6:.0f} us of CPU each)")
-            version = (await client.list(CONFIGMAPS, "default")).resource_version
+            version = (await client.list(CONFIG_MAPS, "default")).resource_version
             before = time.perf_counter(), time.process_time()
-            await client.delete(CONFIGMAPS, "owner", "default", propagation="Background")
+            await client.delete(CONFIG_MAPS, "owner", "default", propagation="Background")
             await _until(client, lambda event: event.type == "DELETED", COUNT, version)
             wall, cpu = time.perf_counter() - before[0], time.process_time() - before[1]
             print(f"{COUNT} dependents collected: {COUNT / wall:.0f}/s ({cpu / COUNT * 1e6:.0f} us of CPU each)")

@@ -15,10 +15,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from bench.frame.fleets import DISPATCHER, RealFleet, real_fleet
-from bench.frame.generator import JOBS, MANAGEMENT, NAMESPACE, Json, Lives, a_job, create_all, delete_all
+from bench.frame.generator import MANAGEMENT, NAMESPACE, Json, Lives, a_job, create_all, delete_all
 from bench.frame.meters import Asked, Spent, settled, total
 from bench.frame.parts import Part
 from bench.frame.results import Recorder
+from multimirror.kube.resources import JOBS
 
 _ROUNDS: Final = 2
 _NOBODY: Final = "bench.multimirror.dev/nobody"

@@ -25,11 +25,10 @@ import trustme
 import uvloop
 
 from bench._canned import EVENTS, JOBS, a_job
-from multimirror.kube import Change, Client, Connection, Controller, Informer, Resource
+from multimirror.kube import Change, Client, Connection, Controller, Informer, resources
 from multimirror.kube.connection import tls_context
 from multimirror.kube.process import relax_garbage_collector
 
-_JOBS = Resource("batch", "v1", "jobs", "Job")
 _PATH = "/apis/batch/v1/namespaces/team-1/jobs/train-00001"
 _PATCH = orjson.dumps({"status": {"active": 1, "ready": 1}})
 _REQUESTS = 3_200
@@ -79,10 +78,10 @@ async def _requests(connection: Connection) -> None:
                 orjson.loads(await response.read())
 
         async def our_get() -> None:
-            await client.get(_JOBS, "train-00001", "team-1")
+            await client.get(resources.JOBS, "train-00001", "team-1")
 
         async def our_patch() -> None:
-            await client.patch(_JOBS, "train-00001", body, "team-1")
+            await client.patch(resources.JOBS, "train-00001", body, "team-1")
 
         for name, bare, ours in (("get", bare_get, our_get), ("patch", bare_patch, our_patch)):
             least, cost = await _compared(partial(_many, bare), partial(_many, ours))
@@ -101,7 +100,7 @@ async def _lists(connection: Connection) -> None:
 
         def cached(streaming: bool) -> Callable[[], Awaitable[None]]:
             async def fill() -> None:
-                informer = Informer(client, _JOBS, streaming=streaming)
+                informer = Informer(client, resources.JOBS, streaming=streaming)
                 _indexed(informer)
                 async with informer:
                     await informer.synced()
@@ -127,7 +126,7 @@ async def _events(connection: Connection) -> None:
                 pass
 
             controller = Controller("bench", reconcile, concurrency=4)
-            informer = Informer(client, _JOBS, label_selector="flood", streaming=False)
+            informer = Informer(client, resources.JOBS, label_selector="flood", streaming=False)
             _indexed(informer)
             started = 0.0
 
@@ -158,7 +157,7 @@ async def _memory(connection: Connection) -> None:
         json = sum(len(orjson.dumps(a_job(number))) for number in range(JOBS))
         gc.collect()
         before = _resident()
-        informer = Informer(client, _JOBS)
+        informer = Informer(client, resources.JOBS)
         _indexed(informer)
         async with informer:
             await informer.synced()

@@ -14,10 +14,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from bench.frame.fleets import RealFleet, real_fleet
-from bench.frame.generator import JOBS, MANAGEMENT, NAMESPACE, Lives, a_job, create_all, delete_all, pace
+from bench.frame.generator import MANAGEMENT, NAMESPACE, Lives, a_job, create_all, delete_all, pace
 from bench.frame.meters import Asked, settled
 from bench.frame.parts import Part
 from bench.frame.results import Recorder, percentile
+from multimirror.kube.resources import JOBS
 
 _NOBODY: Final = "bench.multimirror.dev/nobody"
 _SECONDS: Final = 20

@@ -10,10 +10,11 @@ from contextlib import AsyncExitStack
 from typing import Final
 
 from bench.frame.fleets import DISPATCHER, EmbeddedFleet, embedded_fleet
-from bench.frame.generator import JOBS, MANAGEMENT, NAMESPACE, Lives, a_job, pace
+from bench.frame.generator import MANAGEMENT, NAMESPACE, Lives, a_job, pace
 from bench.frame.parts import Part
 from bench.frame.results import Recorder, percentile
 from bench.frame.standin import running_copies
+from multimirror.kube.resources import JOBS
 
 _ROUNDS: Final = 4
 _JOBS: Final = 250

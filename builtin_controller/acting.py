@@ -6,7 +6,7 @@ our own queue. A call that fails is told as an error, and does not stop the othe
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Literal, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 import structlog
 
@@ -16,10 +16,9 @@ from builtin_controller.job import Job
 from builtin_controller.memory import Memory
 from builtin_controller.pods import Pod, controller_of
 from multimirror.batch import Json
-from multimirror.kube import ApiError, Client, LeadershipLost, NotFound, Resource
-
-JOBS: Final = Resource("batch", "v1", "jobs", "Job")
-PODS: Final = Resource("", "v1", "pods", "Pod")
+from multimirror.kube import ApiError, Client
+from multimirror.kube.errors import LeadershipLost, NotFound
+from multimirror.kube.resources import JOBS, PODS
 
 Item = TypeVar("Item")
 _log = structlog.get_logger(__name__)

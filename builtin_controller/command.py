@@ -10,17 +10,11 @@ import structlog
 
 from builtin_controller.controller import COMPONENT, JobController
 from builtin_controller.flags import Flags, parse
-from multimirror.kube import (
-    Client,
-    ConfigError,
-    Connection,
-    HealthServer,
-    LeaderElector,
-    LeadershipLost,
-    configure_logging,
-    run,
-    serve,
-)
+from multimirror.kube import Client, Connection, LeaderElector, run
+from multimirror.kube.errors import ConfigError, LeadershipLost
+from multimirror.kube.health import HealthServer
+from multimirror.kube.logs import configure_logging
+from multimirror.kube.serving import serve
 
 _log = structlog.get_logger(__name__)
 

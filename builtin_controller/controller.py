@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Final, Literal, Self
 
-from builtin_controller.acting import JOBS, PODS, Actor
+from builtin_controller.acting import Actor
 from builtin_controller.ganging import POD_GROUPS, WORKLOADS, Gangs
 from builtin_controller.ledger import Ledger
 from builtin_controller.memory import Memory
@@ -24,6 +24,7 @@ from builtin_controller.syncing import Parts, Syncer
 from builtin_controller.triggers import Triggers
 from multimirror.batch import Json
 from multimirror.kube import Client, Controller, EventRecorder, Informer, WorkQueue
+from multimirror.kube.resources import JOBS, PODS
 
 COMPONENT: Final = "job-controller"
 _EVENTS_PER_SECOND: Final = 1000.0  # the budget of each object is what limits them

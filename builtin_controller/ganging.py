@@ -8,7 +8,8 @@ from builtin_controller import gang
 from builtin_controller.acting import Recorder
 from builtin_controller.job import Job
 from multimirror.batch import Json
-from multimirror.kube import AlreadyExists, Client, Informer, Resource
+from multimirror.kube import Client, Informer, Resource
+from multimirror.kube.errors import AlreadyExists
 
 WORKLOADS: Final = Resource(gang.GROUP, gang.VERSION, "workloads", "Workload")
 POD_GROUPS: Final = Resource(gang.GROUP, gang.VERSION, "podgroups", "PodGroup")

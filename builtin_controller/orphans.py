@@ -14,7 +14,8 @@ from builtin_controller.memory import Memory
 from builtin_controller.options import Options
 from builtin_controller.pods import Pod, controller_of
 from multimirror.batch import Json, is_finished
-from multimirror.kube import Informer, NotFound
+from multimirror.kube import Informer
+from multimirror.kube.errors import NotFound
 
 _log = structlog.get_logger(__name__)
 

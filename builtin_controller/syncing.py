@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from builtin_controller import claiming, memory, metrics
-from builtin_controller.acting import JOBS, Actor, Recorder
+from builtin_controller.acting import Actor, Recorder
 from builtin_controller.deciding import Decision, Observed, decide
 from builtin_controller.ganging import Gangs
 from builtin_controller.job import Job
@@ -24,7 +24,10 @@ from builtin_controller.pods import Pod, with_tracking_finalizer
 from builtin_controller.tracking import Outcome, Tracking, settle, track
 from builtin_controller.vocabulary import RECONCILING
 from multimirror.batch import Json, is_finished
-from multimirror.kube import Client, Informer, Invalid, NotFound, NotYet, WorkQueue
+from multimirror.kube import Client, Informer, WorkQueue
+from multimirror.kube.controller import NotYet
+from multimirror.kube.errors import Invalid, NotFound
+from multimirror.kube.resources import JOBS
 
 _MODES: Final = frozenset({None, "Indexed", "NonIndexed"})
 _log = structlog.get_logger(__name__)

@@ -15,13 +15,10 @@ from typing import Any, Final, Self
 
 from faults.plan import WRITES, Fault
 from faults.wire import Call
-from multimirror.kube import ApiError, Client, Gone, Resource
+from multimirror.kube import ApiError, Client, Resource
+from multimirror.kube.errors import Gone
 
 Json = dict[str, Any]
-JOBS: Final = Resource("batch", "v1", "jobs", "Job")
-PODS: Final = Resource("", "v1", "pods", "Pod")
-EVENTS: Final = Resource("", "v1", "events", "Event")
-LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 MANAGEMENT: Final = "management"
 
 

@@ -12,15 +12,17 @@ from builtin_controller import Options as JobOptions
 from faults.commands import Processes
 from faults.grounds import MANAGEMENT, Ground
 from faults.invariants import at_rest, check
-from faults.record import JOBS, Record
+from faults.record import Record
 from faults.rules import Rules, Violation
 from faults.scenario import GRACE, Scenario
 from faults.stage import DISPATCHER, Stage
 from faults.statuses import ends
 from faults.workload import Step, a_job
 from multimirror.api import CLUSTER_ANNOTATION, MIRROR_QUEUES, WORKER_CLUSTERS
-from multimirror.dispatch import DispatcherOptions
-from multimirror.kube import AlreadyExists, ApiError, Conflict, NotFound
+from multimirror.kube import ApiError
+from multimirror.kube.errors import AlreadyExists, Conflict, NotFound
+from multimirror.kube.resources import JOBS
+from multimirror.options import DispatcherOptions
 
 Json = dict[str, Any]
 _REST: Final = 600.0  # seconds until everything must have come to rest

@@ -25,19 +25,16 @@ from faults.injecting import Injector
 from faults.plan import LEADER, Fault
 from faults.processes import Controller, Process, Task
 from faults.proxy import Proxy
-from faults.record import EVENTS, JOBS, LEASES, PODS, Record, Witness, holder_of
+from faults.record import Record, Witness, holder_of
 from faults.simulation import EXACT
 from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, crds
-from multimirror.dispatch import Dispatcher, DispatcherOptions
-from multimirror.kube import AlreadyExists, ApiError, Client, Connection, NotFound, Resource
+from multimirror.dispatcher import Dispatcher
+from multimirror.kube import ApiError, Client, Connection, Resource
+from multimirror.kube.errors import AlreadyExists, NotFound
+from multimirror.kube.resources import CRDS, EVENTS, JOBS, LEASES, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS
+from multimirror.options import DispatcherOptions
 
 Json = dict[str, Any]
-SECRETS: Final = Resource("", "v1", "secrets", "Secret")
-NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
-CRDS: Final = Resource(
-    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
-)
 SYSTEM: Final = "multimirror-system"
 DISPATCHER: Final = "dispatcher"
 JOB_CONTROLLER: Final = "jobs"
@@ -178,7 +175,7 @@ class Stage:
 
     async def _namespace(self, name: str) -> None:
         await _made(self.people[name], NAMESPACES, {"metadata": {"name": self.namespace}})
-        await _made(self.people[name], ACCOUNTS, {"metadata": {"name": "default"}}, self.namespace)
+        await _made(self.people[name], SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, self.namespace)
 
     async def set_kubeconfig(self, worker: str, of: str | None = None, *, mark: str = "") -> None:
         """As its operator would: credentials with another mark, or those of another worker."""

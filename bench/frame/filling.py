@@ -6,11 +6,12 @@ from enum import Enum, auto
 from typing import Final
 
 from bench.frame.fleets import EmbeddedFleet
-from bench.frame.generator import JOBS, NAMESPACE, a_job
+from bench.frame.generator import NAMESPACE, a_job
 from bench.frame.results import Recorder
 from bench.frame.standin import statuses
 from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION
-from multimirror.batch import make_copy
+from multimirror.kinds.job.copy import make_copy
+from multimirror.kube.resources import JOBS
 from multimirror.workers import identity_of
 
 _CHUNK: Final = 500

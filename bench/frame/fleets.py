@@ -32,17 +32,10 @@ from clusters.local import LocalFleet, LocalOptions
 from clusters.local.cluster import APISERVER, LocalCluster
 from clusters.local.ports import free_ports
 from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, crds
-from multimirror.kube import AlreadyExists, Client, Connection, NotFound, Resource
+from multimirror.kube import Client, Connection, Resource
+from multimirror.kube.errors import AlreadyExists, NotFound
+from multimirror.kube.resources import CLUSTER_ROLE_BINDINGS, CRDS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 
-SECRETS: Final = Resource("", "v1", "secrets", "Secret")
-NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-CRDS: Final = Resource(
-    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
-)
-ACCOUNTS: Final = Resource("", "v1", "serviceaccounts", "ServiceAccount")
-BINDINGS: Final = Resource(
-    "rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
-)
 SYSTEM: Final = "multimirror-system"
 DISPATCHER: Final = "dispatcher"
 NODES: Final = "simulated nodes"
@@ -253,11 +246,11 @@ async def _account(cluster: LocalCluster) -> Json:
     """
     about = {"metadata": {"name": "bench"}}
     subject = {"kind": "ServiceAccount", "name": "bench", "namespace": "kube-system"}
-    role = {"apiGroup": BINDINGS.group, "kind": "ClusterRole", "name": "cluster-admin"}
+    role = {"apiGroup": CLUSTER_ROLE_BINDINGS.group, "kind": "ClusterRole", "name": "cluster-admin"}
     async with Client(Connection.from_kubeconfig(cluster.kubeconfig), user_agent="bench") as client:
-        await client.create(ACCOUNTS, about, "kube-system")
-        await client.create(BINDINGS, {**about, "roleRef": role, "subjects": [subject]})
-        path = f"{ACCOUNTS.path('kube-system', 'bench')}/token"
+        await client.create(SERVICE_ACCOUNTS, about, "kube-system")
+        await client.create(CLUSTER_ROLE_BINDINGS, {**about, "roleRef": role, "subjects": [subject]})
+        path = f"{SERVICE_ACCOUNTS.path('kube-system', 'bench')}/token"
         answer = await client.request("POST", path, body={"spec": {"expirationSeconds": 7200}})
     return cluster.kubeconfig_with_token(orjson.loads(answer.body)["status"]["token"])
 

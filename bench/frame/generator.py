@@ -15,10 +15,11 @@ from typing import Any, Final
 from clusters.nodes import PREFIX
 from multimirror.api import MANAGED_BY, QUEUE_LABEL
 from multimirror.batch import is_finished
-from multimirror.kube import Change, Client, Informer, NotFound, Resource
+from multimirror.kube import Change, Client, Informer
+from multimirror.kube.errors import NotFound
+from multimirror.kube.resources import JOBS
 
 Json = dict[str, Any]
-JOBS: Final = Resource("batch", "v1", "jobs", "Job")
 NAMESPACE: Final = "default"
 QUEUE: Final = "bench"
 MANAGEMENT: Final = "management"

@@ -11,7 +11,8 @@ from pathlib import Path
 import uvloop
 
 from clusters.nodes import NodeOptions, SimulatedNodes
-from multimirror.kube import Connection, configure_logging
+from multimirror.kube import Connection
+from multimirror.kube.logs import configure_logging
 from multimirror.kube.process import relax_garbage_collector
 
 

@@ -18,7 +18,7 @@ from bench.frame.progress import Progress
 from bench.frame.results import Recorder, Result, about
 from clusters.fleet import unavailable
 from clusters.local.binaries import find_binaries
-from multimirror.kube import configure_logging
+from multimirror.kube.logs import configure_logging
 from multimirror.kube.process import relax_garbage_collector
 
 _MODULES: Final = ("full_life", "latency", "job_controllers", "scale", "restart", "workers", "failover")

@@ -15,7 +15,7 @@ import uvloop
 from clusters.embedded import EmbeddedFleet
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.fleet import EmbeddedOptions
-from multimirror.kube import configure_logging
+from multimirror.kube.logs import configure_logging
 from multimirror.kube.process import relax_garbage_collector
 
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}

@@ -10,9 +10,11 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from bench.frame.generator import JOBS, NAMESPACE, Json
+from bench.frame.generator import NAMESPACE, Json
 from multimirror.api import ORIGIN_LABEL
-from multimirror.kube import Change, Client, Controller, Informer, NotFound
+from multimirror.kube import Change, Client, Controller, Informer
+from multimirror.kube.errors import NotFound
+from multimirror.kube.resources import JOBS
 
 
 @asynccontextmanager

@@ -28,11 +28,11 @@ from clusters.local.cluster import LocalCluster, StartError
 from clusters.local.fleet import LocalFleet
 from clusters.local.options import LocalOptions
 from multimirror.batch.oracle import read_recording, same_message
-from multimirror.kube import ApiError, Client, Connection, Resource
+from multimirror.kube import ApiError, Client, Connection
+from multimirror.kube.resources import JOBS
 
 Json = dict[str, Any]
 
-JOBS: Final = Resource("batch", "v1", "jobs", "Job")
 _NAMESPACE: Final = "default"
 _GENERATED_LABELS: Final = (
     "batch.kubernetes.io/controller-uid",

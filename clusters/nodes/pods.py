@@ -18,21 +18,11 @@ from clusters.nodes.logs import Logs
 from clusters.nodes.machines import HOST, Machine, choose
 from clusters.nodes.processes import ProcessRun
 from clusters.nodes.runs import Run, SimulatedRun, Tries, resumed
-from multimirror.kube import (
-    Client,
-    Conflict,
-    Controller,
-    Informer,
-    NotFound,
-    Object,
-    RequeueAfter,
-    Resource,
-    key_of,
-)
+from multimirror.kube import Client, Controller, Informer, Object, RequeueAfter, key_of
+from multimirror.kube.errors import Conflict, NotFound
 from multimirror.kube.informer import Change, is_older
+from multimirror.kube.resources import PODS
 
-PODS: Final = Resource("", "v1", "pods", "Pod")
-NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
 _CONFLICT_SECONDS: Final = 0.5
 """Until the cache has certainly seen what a write was refused for."""
 _log = structlog.get_logger(__name__)

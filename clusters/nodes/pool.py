@@ -25,11 +25,12 @@ from clusters.nodes import life, status
 from clusters.nodes.kubelet import KubeletServer
 from clusters.nodes.logs import Logs
 from clusters.nodes.machines import Machine, labels_of, lease_object, node_object, node_status, ready, silent
-from clusters.nodes.pods import NODES, PODS, PodRules, Pods
-from multimirror.kube import AlreadyExists, ApiError, Client, Connection, Informer, NotFound, Object, Resource
+from clusters.nodes.pods import PodRules, Pods
+from multimirror.kube import ApiError, Client, Connection, Informer, Object
+from multimirror.kube.errors import AlreadyExists, NotFound
 from multimirror.kube.informer import Change
+from multimirror.kube.resources import LEASES, NODES, PODS
 
-LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 _RETRY_SECONDS: Final = 1.0
 _log = structlog.get_logger(__name__)
 

@@ -18,7 +18,7 @@ builtin-controller at `--metrics-bind-address`.
 How to use them: [monitor](../how-to/monitor.md). A histogram has the series `_bucket`, `_sum` and `_count`.
 """
 _TITLES: Final = {
-    "multimirror.dispatch": "The dispatcher",
+    "multimirror.observe": "The dispatcher",
     "multimirror.admission": "Admission",
     "multimirror.kube": "The controller runtime, in every process",
     "builtin_controller": "builtin-controller, under kube-controller-manager's names",

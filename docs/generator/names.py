@@ -8,7 +8,7 @@ from typing import Final
 
 from docs.generator.markdown import code, table
 from multimirror.api import names
-from multimirror.batch import copies
+from multimirror.kinds.job import copy as copies
 
 _OPENING: Final = """# Labels and annotations
 

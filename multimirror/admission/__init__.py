@@ -12,8 +12,9 @@ from multimirror.admission.certificates import Schedule
 from multimirror.admission.deciding import Patch, Refusal, Verdict, decide
 from multimirror.admission.policies import policies
 from multimirror.admission.registration import PATH, Registration, Service
-from multimirror.admission.server import NAMESPACES, AdmissionServer
+from multimirror.admission.server import AdmissionServer
 from multimirror.admission.webhook import Webhook
+from multimirror.kube.resources import NAMESPACES
 
 __all__ = [
     "NAMESPACES",

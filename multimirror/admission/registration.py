@@ -13,15 +13,8 @@ from urllib.parse import urlsplit
 
 from multimirror.api import DEFAULT_QUEUE_LABEL, MANAGED_BY, ORIGIN_LABEL, QUEUE_LABEL
 from multimirror.batch import Json
-from multimirror.kube import Resource
+from multimirror.kube.resources import MUTATING_WEBHOOKS
 
-CONFIGURATIONS: Final = Resource(
-    "admissionregistration.k8s.io",
-    "v1",
-    "mutatingwebhookconfigurations",
-    "MutatingWebhookConfiguration",
-    namespaced=False,
-)
 PATH: Final = "/admit"
 LABELLED: Final = "labelled.jobs.multimirror.dev"
 DEFAULTED: Final = "defaulted.jobs.multimirror.dev"
@@ -60,8 +53,8 @@ class Registration:
     def configuration(self, authorities: bytes) -> Json:
         """What we want to be registered, and nothing that others may decide."""
         return {
-            "apiVersion": CONFIGURATIONS.api_version,
-            "kind": CONFIGURATIONS.kind,
+            "apiVersion": MUTATING_WEBHOOKS.api_version,
+            "kind": MUTATING_WEBHOOKS.kind,
             "metadata": {"name": self.name, "labels": {"app.kubernetes.io/part-of": "multimirror"}},
             "webhooks": [
                 self._webhook(LABELLED, authorities, objectSelector=labelled()),

@@ -28,9 +28,9 @@ from multimirror.admission.deciding import Patch, Queues, Refusal, Verdict, deci
 from multimirror.admission.registration import PATH
 from multimirror.api import MANAGED_BY, MIRROR_QUEUES
 from multimirror.batch import Json
-from multimirror.kube import ApiError, Client, Informer, Resource
+from multimirror.kube import ApiError, Client, Informer
+from multimirror.kube.resources import NAMESPACES
 
-NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 _LARGEST: Final = 8 * 2**20  # twice what an API server accepts
 _TIMEOUT: Final = re.compile(r"([0-9]+)s")
 

@@ -15,12 +15,13 @@ from typing import Final, Self
 import structlog
 
 from multimirror.admission.certificates import Certificates, Schedule, due, plan
-from multimirror.admission.registration import CONFIGURATIONS, Registration, covers
+from multimirror.admission.registration import Registration, covers
 from multimirror.admission.server import AdmissionServer
 from multimirror.batch import Json
-from multimirror.kube import AlreadyExists, Client, Conflict, Controller, Informer, NotFound, RequeueAfter, Resource
+from multimirror.kube import Client, Controller, Informer, RequeueAfter
+from multimirror.kube.errors import AlreadyExists, Conflict, NotFound
+from multimirror.kube.resources import MUTATING_WEBHOOKS, SECRETS
 
-SECRETS: Final = Resource("", "v1", "secrets", "Secret")
 FIELD_MANAGER: Final = "multimirror-admission"
 _KEY: Final = "webhook"
 _LOOK_AGAIN: Final = 3600.0  # however far off the next renewal is: clocks are set, events are missed
@@ -49,7 +50,7 @@ class Webhook:
         self._schedule = schedule or Schedule()
         self._clock = clock
         self._secrets = Informer(client, SECRETS, self._namespace, field_selector=f"metadata.name={self._secret_name}")
-        self._configurations = Informer(client, CONFIGURATIONS, field_selector=f"metadata.name={registration.name}")
+        self._configurations = Informer(client, MUTATING_WEBHOOKS, field_selector=f"metadata.name={registration.name}")
         self._controller = Controller("admission", self._reconcile, concurrency=1, timeout=30.0)
         self._served: Certificates | None = None
         self._registered = asyncio.Event()
@@ -132,7 +133,7 @@ class Webhook:
 
     async def _register(self, certificates: Certificates) -> None:
         await self._client.patch(
-            CONFIGURATIONS,
+            MUTATING_WEBHOOKS,
             self._registration.name,
             self._registration.configuration(certificates.trusted),
             patch_type="apply",

@@ -14,6 +14,7 @@ from multimirror.api.mirror_queues import (
 )
 from multimirror.api.names import (
     ATTEMPT_ANNOTATION,
+    ATTEMPT_LABEL,
     CLUSTER_ANNOTATION,
     CLUSTERS_ANNOTATION,
     DEFAULT_QUEUE_LABEL,
@@ -21,6 +22,8 @@ from multimirror.api.names import (
     HOLD_ANNOTATION,
     LEASE_ANNOTATION,
     MANAGED_BY,
+    ORIGIN_LABEL,
+    ORIGIN_UID_LABEL,
     PLACEMENT_ANNOTATIONS,
     PRIORITY_LABEL,
     QUEUE_LABEL,
@@ -30,7 +33,6 @@ from multimirror.api.names import (
 from multimirror.api.reading import SpecError
 from multimirror.api.resources import MIRROR_QUEUES, WORKER_CLUSTERS
 from multimirror.api.worker_clusters import CONNECTED, READY, SecretKey, WorkerClusterSpec
-from multimirror.batch import ATTEMPT_LABEL, ORIGIN_LABEL, ORIGIN_UID_LABEL
 
 __all__ = [
     "ATTEMPT_ANNOTATION",

@@ -1,12 +1,12 @@
 """The names that multimirror reads and writes on other people's objects: labels, annotations, the manager's name.
 
-Users write the first group, we write the second. What we write on copies (origin, origin uid, attempt) is defined where
-copies are made, in `multimirror.batch`.
+Users write the first group, we write the others: on originals, and on copies.
 """
 
 from typing import Final
 
 GROUP: Final = "multimirror.dev"
+OUR_DOMAIN: Final = f"{GROUP}/"
 VERSION: Final = "v1alpha1"
 
 MANAGED_BY: Final = f"{GROUP}/dispatcher"
@@ -34,3 +34,10 @@ WAITS_FOR_ANNOTATION: Final = f"{GROUP}/waits-for"
 """On an event about a Job that waits, by us: the reason in a word, for a dispatcher that is started again."""
 PLACEMENT_ANNOTATIONS: Final = (CLUSTER_ANNOTATION, ATTEMPT_ANNOTATION, LEASE_ANNOTATION)
 """The annotations that say where a Job is. Nobody else may write them (multimirror.admission.placement)."""
+
+ORIGIN_LABEL: Final = f"{OUR_DOMAIN}origin"
+"""On a copy, by us: which management cluster it comes from (the uid of its kube-system namespace)."""
+ORIGIN_UID_LABEL: Final = f"{OUR_DOMAIN}origin-uid"
+"""On a copy, by us: the uid of the object that it is a copy of."""
+ATTEMPT_LABEL: Final = f"{OUR_DOMAIN}attempt"
+"""On a copy, by us: which attempt at the original it is."""

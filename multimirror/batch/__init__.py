@@ -1,8 +1,7 @@
 """The rules of the Job API (batch/v1, Kubernetes v1.36) as pure functions on plain JSON-shaped dicts.
 
 A write goes the server's way: `prepare_job_*` fills in and cuts off, the matching `validate_job_*` lists every violated
-rule, `stored_job` is what is read back, and `invalid_status` the answer to a client whose write was refused. On top of
-the rules stand the two functions that multimirror is about: `make_copy` and `mirror_status`.
+rule, `stored_job` is what is read back, and `invalid_status` the answer to a client whose write was refused.
 """
 
 from multimirror.batch.conditions import (
@@ -16,7 +15,6 @@ from multimirror.batch.conditions import (
     phase,
     with_condition,
 )
-from multimirror.batch.copies import ATTEMPT_LABEL, ORIGIN_LABEL, ORIGIN_UID_LABEL, make_copy
 from multimirror.batch.cronjobs import default_cronjob, validate_cronjob_create, validate_cronjob_update
 from multimirror.batch.defaults import default_job, prepare_job_create, prepare_job_status_update, prepare_job_update
 from multimirror.batch.errors import FieldError, invalid_status
@@ -24,7 +22,6 @@ from multimirror.batch.indexes import IndexFormatError, IndexSet
 from multimirror.batch.job_rules import validate_job_create, validate_job_status_update, validate_job_update
 from multimirror.batch.labels import selector_matches, validate_label_selector
 from multimirror.batch.metadata import validate_metadata, validate_metadata_update
-from multimirror.batch.mirror import Refusal, mirror_status
 from multimirror.batch.pod_defaults import default_pod, default_pod_spec
 from multimirror.batch.pod_rules import validate_pod_spec
 from multimirror.batch.status_rules import validate_job_status
@@ -32,15 +29,11 @@ from multimirror.batch.storage import stored_job, stored_status
 from multimirror.batch.types import Json
 
 __all__ = [
-    "ATTEMPT_LABEL",
-    "ORIGIN_LABEL",
-    "ORIGIN_UID_LABEL",
     "FieldError",
     "IndexFormatError",
     "IndexSet",
     "Json",
     "Phase",
-    "Refusal",
     "default_cronjob",
     "default_job",
     "default_pod",
@@ -51,9 +44,7 @@ __all__ = [
     "is_failed",
     "is_finished",
     "is_suspended",
-    "make_copy",
     "may_become",
-    "mirror_status",
     "phase",
     "prepare_job_create",
     "prepare_job_status_update",

@@ -59,3 +59,18 @@ def _parse(text: str) -> tuple[datetime, str]:
     except (ValueError, OverflowError) as error:
         raise ValueError(f"not an RFC 3339 timestamp: {text!r}") from error
     return time, (match[7] or "").rstrip("0")
+
+
+def moment(seconds: float) -> datetime:
+    """The instant so many seconds after the epoch."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def seconds_of(text: object, otherwise: float) -> float:
+    """The instant that the API wrote, in seconds since the epoch."""
+    if isinstance(text, str):
+        try:
+            return datetime.fromisoformat(text).timestamp()
+        except ValueError:
+            return otherwise
+    return otherwise

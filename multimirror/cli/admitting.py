@@ -13,7 +13,9 @@ import structlog
 
 from multimirror.admission import NAMESPACES, AdmissionServer, Registration, Webhook
 from multimirror.api import MIRROR_QUEUES
-from multimirror.kube import Client, Connection, HealthServer, Informers
+from multimirror.kube import Client, Connection
+from multimirror.kube.health import HealthServer
+from multimirror.kube.informers import Informers
 
 SECRET: Final = "multimirror-admission"  # noqa: S105 - the name of a Secret, not what is in it
 _AGENT: Final = "multimirror-admission"

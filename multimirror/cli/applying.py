@@ -6,15 +6,16 @@ from typing import Final
 
 import orjson
 
+from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS
 from multimirror.batch import Json
-from multimirror.cli import kinds
-from multimirror.kube import Client, NotFound, Resource
+from multimirror.kube import Client, Resource, resources
+from multimirror.kube.errors import NotFound
 
 FIELD_MANAGER: Final = "multimirror-cli"
 _WARNING: Final = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 _BY_KIND: Final[dict[tuple[str, str], Resource]] = {
     (each.api_version, each.kind): each
-    for each in (getattr(kinds, name) for name in kinds.__all__)
+    for each in (*vars(resources).values(), MIRROR_QUEUES, WORKER_CLUSTERS)
     if isinstance(each, Resource)
 }
 

@@ -9,7 +9,7 @@ from click.shell_completion import CompletionItem
 
 from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS
 from multimirror.kube import Client, Connection, KubeError, Resource
-from multimirror.workers import JOBS
+from multimirror.kube.resources import JOBS
 
 _PATIENCE: Final = 2.0
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from multimirror.cli.kinds import LEASES
-from multimirror.kube import ApiError, Client, NotFound, Object
+from multimirror.kube import ApiError, Client, Object
+from multimirror.kube.errors import NotFound
+from multimirror.kube.resources import LEASES
 
 LEASE: Final = "multimirror-dispatcher"
 _LOOK: Final = 6.0

@@ -14,10 +14,11 @@ from typing import Final
 from multimirror.api import ATTEMPT_ANNOTATION, ATTEMPT_LABEL, CLUSTER_ANNOTATION, ORIGIN_UID_LABEL, WORKER_CLUSTERS
 from multimirror.batch import Json, Phase, is_finished, phase
 from multimirror.cli.errors import CommandError
-from multimirror.cli.kinds import JOBS
 from multimirror.cli.progress import Told
 from multimirror.cli.reaching import Reached, cluster_named
-from multimirror.kube import Client, Conflict, Informer, NotFound, key_of
+from multimirror.kube import Client, Informer, key_of
+from multimirror.kube.errors import Conflict, NotFound
+from multimirror.kube.resources import JOBS
 
 _NAMED: Final = 3
 _PAUSE: Final = 1.0

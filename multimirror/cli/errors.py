@@ -5,7 +5,8 @@ from typing import IO, Any
 
 import click
 
-from multimirror.kube import ApiError, ConfigError, Forbidden, KubeError, NotFound, TimedOut, Unauthorized, Unreachable
+from multimirror.kube import ApiError, KubeError
+from multimirror.kube.errors import ConfigError, Forbidden, NotFound, TimedOut, Unauthorized, Unreachable
 
 
 class Exit(enum.IntEnum):

@@ -3,13 +3,14 @@
 from dataclasses import dataclass, field
 
 from multimirror.api import ATTEMPT_LABEL, ORIGIN_UID_LABEL
+from multimirror.api.placement import attempt_of, cluster_of
 from multimirror.batch import Json, is_finished
 from multimirror.cli.errors import CommandError, Exit
-from multimirror.cli.kinds import EVENTS, JOBS, PODS
 from multimirror.cli.reaching import Reached, reach
 from multimirror.cli.rows import is_ours, time_of
-from multimirror.kube import Client, NotFound
-from multimirror.mirror import attempt_of, cluster_of
+from multimirror.kube import Client
+from multimirror.kube.errors import NotFound
+from multimirror.kube.resources import EVENTS, JOBS, PODS
 
 
 @dataclass(frozen=True, slots=True)

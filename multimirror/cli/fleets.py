@@ -18,12 +18,12 @@ from clusters.fleet import FleetError, FleetOptions, open_fleet
 from clusters.nodes import NodeOptions
 from clusters.place import Place
 from multimirror.cli.standing import Standing, standing
-from multimirror.kube import Client, Connection, KubeError, Resource
+from multimirror.kube import Client, Connection, KubeError
+from multimirror.kube.resources import NODES
 
 _STOP_SECONDS: Final = 60.0
 _ANSWER_SECONDS: Final = 5.0
 _POD_SECONDS: Final = 5.0  # how long a pod runs that does not say: long enough to be seen
-_NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ async def _ask(cluster: dict[str, Any]) -> dict[str, Any]:
         connection = Connection.from_kubeconfig(Path(cluster["kubeconfig"]), name=cluster["name"])
         async with Client(connection, timeout=_ANSWER_SECONDS) as client:
             version = json.loads((await client.request("GET", "/version")).body)["gitVersion"]
-            nodes = await client.list(_NODES)
+            nodes = await client.list(NODES)
     except KubeError:
         return row
     return {**row, "ready": True, "version": version, "nodes": len(nodes.items)}

@@ -16,15 +16,16 @@ import orjson
 
 from multimirror.api import WORKER_CLUSTERS, SpecError, WorkerClusterSpec
 from multimirror.batch import Json
-from multimirror.cli import kinds, tokens
+from multimirror.cli import tokens
 from multimirror.cli.applying import apply, apply_all
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.cli.manifests import manifest
 from multimirror.cli.progress import say
 from multimirror.cli.reaching import stored_identity
-from multimirror.kube import AlreadyExists, ApiError, Client, Connection, Forbidden, KubeError, NotFound, Unauthorized
+from multimirror.kube import ApiError, Client, Connection, KubeError, resources
+from multimirror.kube.errors import AlreadyExists, Forbidden, NotFound, Unauthorized
 from multimirror.kube.kubeconfig import Access, parse_strict
-from multimirror.workers.checking import Facts, check, identity_of, version_of
+from multimirror.workers.probe import Facts, check, identity_of, version_of
 
 ACCOUNT: Final = ("multimirror-system", "multimirror")
 TOKEN_SECRET: Final = "multimirror-token"  # noqa: S105 - the name of a Secret
@@ -105,7 +106,7 @@ async def _check_identity(management: Client, identity: str, wish: Wish) -> None
 
 
 async def _check_namespaces(worker: Client, wish: Wish, namespaces: Mapping[str, str] | None) -> None:
-    there = {each["metadata"]["name"] for each in (await worker.list(kinds.NAMESPACES)).items}
+    there = {each["metadata"]["name"] for each in (await worker.list(resources.NAMESPACES)).items}
     missing = sorted(set((namespaces or {}).values()) - there)
     if missing and not wish.create_namespaces:
         raise CommandError(
@@ -115,7 +116,7 @@ async def _check_namespaces(worker: Client, wish: Wish, namespaces: Mapping[str,
         )
     for name in missing:
         try:
-            await worker.create(kinds.NAMESPACES, {"metadata": {"name": name}})
+            await worker.create(resources.NAMESPACES, {"metadata": {"name": name}})
         except AlreadyExists:
             continue
         say(f"made namespace {name} there")
@@ -126,7 +127,7 @@ async def _has_account(worker: Client, wish: Wish) -> bool:
     if not wish.same_cluster:
         return False
     try:
-        await worker.get(kinds.ACCOUNTS, ACCOUNT[1], ACCOUNT[0])
+        await worker.get(resources.SERVICE_ACCOUNTS, ACCOUNT[1], ACCOUNT[0])
     except NotFound:
         return False
     return True
@@ -152,8 +153,8 @@ async def _granted_before(worker: Client, wanted: set[str]) -> list[str]:
     name = manifest("worker/namespace.yaml")[0]["metadata"]["name"]
     found = []
     try:
-        everywhere = await worker.list(kinds.CLUSTER_ROLE_BINDINGS, field_selector=f"metadata.name={name}")
-        bindings = await worker.list(kinds.ROLE_BINDINGS, field_selector=f"metadata.name={name}")
+        everywhere = await worker.list(resources.CLUSTER_ROLE_BINDINGS, field_selector=f"metadata.name={name}")
+        bindings = await worker.list(resources.ROLE_BINDINGS, field_selector=f"metadata.name={name}")
     except Forbidden:
         return []  # who joins may bind roles, and need not be able to list them
     found += [f"every namespace (clusterrolebinding {name})"] if everywhere.items else []
@@ -179,7 +180,7 @@ async def _kubeconfig(
 async def _kept(management: Client, access: Access, wish: Wish, where: tuple[str, str, str]) -> dict[str, Any] | None:
     """The token of an earlier join, where it is still good for half of its time: a join changes nothing in vain."""
     try:
-        stored = tokens.kubeconfig_in(await management.get(kinds.SECRETS, where[1], where[0]), where[2])
+        stored = tokens.kubeconfig_in(await management.get(resources.SECRETS, where[1], where[0]), where[2])
         old = parse_strict(stored or b"")
     except (NotFound, Forbidden, KubeError):
         return None
@@ -203,7 +204,7 @@ async def _request_token(worker: Client, duration: timedelta) -> str:
         "kind": "TokenRequest",
         "spec": {"expirationSeconds": int(duration.total_seconds())},
     }
-    path, kind = kinds.ACCOUNTS.path(namespace, account, "token"), {"Content-Type": "application/json"}
+    path, kind = resources.SERVICE_ACCOUNTS.path(namespace, account, "token"), {"Content-Type": "application/json"}
     answer = orjson.loads((await worker.request("POST", path, body=body, headers=kind)).body)
     status = answer["status"]
     left = datetime.fromisoformat(status["expirationTimestamp"]) - datetime.now(UTC)
@@ -233,7 +234,7 @@ async def _lasting_token(worker: Client) -> str | None:
         await apply(worker, secret)
         async with asyncio.timeout(5.0):
             while True:
-                found = tokens.kubeconfig_in(await worker.get(kinds.SECRETS, TOKEN_SECRET, namespace), "token")
+                found = tokens.kubeconfig_in(await worker.get(resources.SECRETS, TOKEN_SECRET, namespace), "token")
                 if found:
                     return found.decode()
                 await asyncio.sleep(0.1)
@@ -275,7 +276,7 @@ def _reference(existing: Json | None, name: str) -> tuple[str, str]:
 
 async def _system_namespace(management: Client, system: str) -> None:
     try:
-        await management.get(kinds.NAMESPACES, system)
+        await management.get(resources.NAMESPACES, system)
     except NotFound:
         labels = {"app.kubernetes.io/part-of": "multimirror"}
         await apply(

@@ -4,14 +4,14 @@ import contextlib
 
 from multimirror.api import ORIGIN_LABEL, WORKER_CLUSTERS, SpecError, WorkerClusterSpec
 from multimirror.batch import Json
-from multimirror.cli import kinds
 from multimirror.cli.applying import remove
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.cli.joining import ACCOUNT, TOKEN_SECRET
-from multimirror.cli.kinds import JOBS
 from multimirror.cli.manifests import manifest
 from multimirror.cli.reaching import Reached, cluster_named, stored_identity
-from multimirror.kube import Client, Conflict, NotFound
+from multimirror.kube import Client, resources
+from multimirror.kube.errors import Conflict, NotFound
+from multimirror.kube.resources import JOBS
 from multimirror.workers import identity_of
 
 
@@ -42,9 +42,9 @@ async def forget(management: Client, name: str, system: str) -> None:
     if secret is None or secret in others:
         return
     with contextlib.suppress(NotFound):
-        found = await management.get(kinds.SECRETS, secret, system)
+        found = await management.get(resources.SECRETS, secret, system)
         if (found["metadata"].get("labels") or {}).get("app.kubernetes.io/part-of") == "multimirror":
-            await management.delete(kinds.SECRETS, secret, system, uid=found["metadata"]["uid"])
+            await management.delete(resources.SECRETS, secret, system, uid=found["metadata"]["uid"])
 
 
 def _secret_of(cluster: Json) -> str | None:
@@ -76,9 +76,9 @@ async def clean_worker(worker: Client) -> None:
     """Remove the account, its token, its roles and every binding of them. Their namespace stays: others may use it."""
     binding = manifest("worker/namespace.yaml")
     name = binding[0]["metadata"]["name"]
-    for each in (await worker.list(kinds.ROLE_BINDINGS, field_selector=f"metadata.name={name}")).items:
+    for each in (await worker.list(resources.ROLE_BINDINGS, field_selector=f"metadata.name={name}")).items:
         await remove(worker, binding, each["metadata"]["namespace"])
     await remove(worker, manifest("worker/all-namespaces.yaml"))
     await remove(worker, [each for each in manifest("worker/worker.yaml") if each["kind"] != "Namespace"])
     with contextlib.suppress(NotFound):
-        await worker.delete(kinds.SECRETS, TOKEN_SECRET, ACCOUNT[0])
+        await worker.delete(resources.SECRETS, TOKEN_SECRET, ACCOUNT[0])

@@ -13,8 +13,9 @@ from typing import Final
 from multimirror.batch import Json, is_finished
 from multimirror.cli.errors import CommandError
 from multimirror.cli.finding import Place
-from multimirror.cli.kinds import JOBS, PODS
-from multimirror.kube import ApiError, BadRequest, Informer, NotFound
+from multimirror.kube import ApiError, Informer
+from multimirror.kube.errors import BadRequest, NotFound
+from multimirror.kube.resources import JOBS, PODS
 
 _INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"

@@ -15,12 +15,10 @@ import orjson
 from multimirror.admission.placement import VERB
 from multimirror.api import GROUP, MIRROR_QUEUES, WORKER_CLUSTERS
 from multimirror.batch import Json
-from multimirror.kube import Client, Forbidden, NotFound, Resource
+from multimirror.kube import Client, Resource
+from multimirror.kube.errors import Forbidden, NotFound
+from multimirror.kube.resources import NAMESPACES, SELF_SUBJECT_ACCESS_REVIEWS
 
-_NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-_REVIEWS: Final = Resource(
-    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
-)
 _OLDEST: Final = (1, 32)  # from here on spec.managedBy is switched on
 
 
@@ -105,7 +103,7 @@ async def _kind(client: Client, resource: Resource) -> Finding:
 
 async def _namespace(client: Client, name: str) -> Finding:
     try:
-        await client.get(_NAMESPACES, name)
+        await client.get(NAMESPACES, name)
     except NotFound:
         remedy = f"Make it (`kubectl create namespace {name}`), or choose another with --namespace."
         return Finding(good=False, text=f"the namespace {name} is not there", remedy=remedy)
@@ -135,5 +133,5 @@ async def _may(client: Client, right: Right) -> bool:
         "name": right.name,
     }
     review = {"spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}}}
-    answer = await client.create(_REVIEWS, review)
+    answer = await client.create(SELF_SUBJECT_ACCESS_REVIEWS, review)
     return bool((answer.get("status") or {}).get("allowed"))

@@ -9,7 +9,8 @@ from typing import Final
 import click
 
 from multimirror.batch import Json
-from multimirror.kube import Client, Gone, Resource, TimedOut, Unreachable
+from multimirror.kube import Client, Resource
+from multimirror.kube.errors import Gone, TimedOut, Unreachable
 
 _PAUSE: Final = 0.5
 

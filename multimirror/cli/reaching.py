@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from multimirror.api import WORKER_CLUSTERS, SpecError, WorkerClusterSpec
-from multimirror.cli import kinds, tokens
+from multimirror.cli import tokens
 from multimirror.cli.errors import CommandError, Exit
-from multimirror.kube import ApiError, Client, ConfigError, Connection, Forbidden, NotFound
+from multimirror.kube import ApiError, Client, Connection, resources
+from multimirror.kube.errors import ConfigError, Forbidden, NotFound
 from multimirror.workers import identity_of
 
 _QUICK: Final = 10.0
@@ -52,7 +53,7 @@ async def reach(management: Client, name: str, system: str) -> Reached:
         raise CommandError(problem, "Use kubectl on the worker itself.", code=Exit.REFUSED)
     where = f"Secret {system}/{spec.secret.name}"
     try:
-        secret = await management.get(kinds.SECRETS, spec.secret.name, system)
+        secret = await management.get(resources.SECRETS, spec.secret.name, system)
     except Forbidden as error:
         problem = f"you may not read {where}, with which worker {name} is reached"
         remedy = f"Ask for `get secrets` in namespace {system}, or use kubectl with your own account on the worker."

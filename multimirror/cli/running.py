@@ -14,9 +14,11 @@ from pathlib import Path
 
 from multimirror.cli.admitting import AdmissionSettings, admitting
 from multimirror.cli.dispatchers import LEASE
-from multimirror.dispatch import COMPONENT, Dispatcher, DispatcherOptions
-from multimirror.kube import Client, Connection, HealthServer, LeaderElector
-from multimirror.kube import serve as run_service
+from multimirror.dispatcher import COMPONENT, Dispatcher
+from multimirror.kube import Client, Connection, LeaderElector
+from multimirror.kube.health import HealthServer
+from multimirror.kube.serving import serve as run_service
+from multimirror.options import DispatcherOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,9 +20,10 @@ from multimirror.api import DEFAULT_QUEUE_LABEL, MIRROR_QUEUES, READY, WORKER_CL
 from multimirror.batch import Json, find_condition
 from multimirror.cli.applying import apply
 from multimirror.cli.connecting import SYSTEM_NAMESPACE
-from multimirror.cli.kinds import CRDS, SECRETS
-from multimirror.dispatch import Dispatcher, DispatcherOptions
+from multimirror.dispatcher import Dispatcher
 from multimirror.kube import ApiError, Change, Client, Connection, Informer, Resource
+from multimirror.kube.resources import CRDS, SECRETS
+from multimirror.options import DispatcherOptions
 from multimirror.workers import Pulse
 
 TEAM: Final = "default"

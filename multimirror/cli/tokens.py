@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from cryptography import x509
 
-from multimirror.kube import ConfigError
+from multimirror.kube.errors import ConfigError
 from multimirror.kube.kubeconfig import Access, parse_strict
 
 

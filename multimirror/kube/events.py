@@ -21,9 +21,8 @@ from . import metrics
 from .client import Client
 from .errors import KubeError, NotFound
 from .limits import Limits
-from .resource import Object, Resource
-
-EVENTS: Final = Resource("", "v1", "events", "Event")
+from .resource import Object
+from .resources import EVENTS
 
 _log = structlog.get_logger(__name__)
 _REMEMBERED: Final = 4096

@@ -23,7 +23,6 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Final
 
 import structlog
 
@@ -31,9 +30,8 @@ from . import metrics
 from .backoff import Backoff
 from .client import Client
 from .errors import AlreadyExists, ApiError, Conflict, LeadershipLost, NotFound
-from .resource import Object, Resource
-
-LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+from .resource import Object
+from .resources import LEASES
 
 _log = structlog.get_logger(__name__)
 

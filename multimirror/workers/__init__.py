@@ -1,14 +1,12 @@
 """Worker clusters: one live connection to each, what it holds of ours, how it is, and how much room it has."""
 
-from multimirror.workers.checking import JOBS, NAMESPACES, identity_of, trim_namespace
-from multimirror.workers.following import Access, Workers, disconnected_at
+from multimirror.workers.cluster import Listener, Pulse, Worker
+from multimirror.workers.manager import Access, Workers, disconnected_at
+from multimirror.workers.probe import identity_of, trim_namespace
 from multimirror.workers.session import Session
 from multimirror.workers.state import WorkerState, conditions, merged_conditions
-from multimirror.workers.worker import Listener, Pulse, Worker
 
 __all__ = [
-    "JOBS",
-    "NAMESPACES",
     "Access",
     "Listener",
     "Pulse",

@@ -13,17 +13,11 @@ from typing import Final
 
 from multimirror.api import ORIGIN_LABEL, ORIGIN_UID_LABEL
 from multimirror.batch import Json
-from multimirror.kube import ApiError, Change, Client, Connection, Informer, Object, OwnWrites, Unreachable
-from multimirror.workers.checking import (
-    JOBS,
-    NAMESPACES,
-    NODES,
-    Facts,
-    capacity_of,
-    check,
-    trim_namespace,
-    trim_node,
-)
+from multimirror.kube import ApiError, Change, Client, Connection, Informer, Object
+from multimirror.kube.errors import Unreachable
+from multimirror.kube.own_writes import OwnWrites
+from multimirror.kube.resources import JOBS, NAMESPACES, NODES
+from multimirror.workers.probe import Facts, capacity_of, check, trim_namespace, trim_node
 
 _SYNC: Final = 60.0
 _BY_ORIGIN: Final = "origin"

@@ -10,26 +10,12 @@ from urllib.parse import urlsplit
 import pytest
 import pytest_asyncio
 
-from multimirror.kube import (
-    AlreadyExists,
-    Client,
-    Conflict,
-    Connection,
-    EventRecorder,
-    Informer,
-    Invalid,
-    LeaderElector,
-    NotFound,
-    OwnWrites,
-    Resource,
-)
+from multimirror.kube import Client, Connection, EventRecorder, Informer, LeaderElector
+from multimirror.kube.errors import AlreadyExists, Conflict, Invalid, NotFound
+from multimirror.kube.own_writes import OwnWrites
+from multimirror.kube.resources import CONFIG_MAPS, EVENTS, JOBS, NAMESPACES
 from tests.contract.conftest import Server
 from tests.contract.objects import configmap, job
-
-CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
-EVENTS = Resource("", "v1", "events", "Event")
-JOBS = Resource("batch", "v1", "jobs", "Job")
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -158,16 +144,16 @@ async def test_apply_makes_and_changes_an_object(client: Client) -> None:
     namespace = client.connection.namespace
     for value in ("1", "2"):
         applied = await client.patch(
-            CONFIGMAPS, "a", configmap("a", {"x": value}), namespace, patch_type="apply", field_manager="contract"
+            CONFIG_MAPS, "a", configmap("a", {"x": value}), namespace, patch_type="apply", field_manager="contract"
         )
         assert applied["data"] == {"x": value}
 
 
 async def test_a_list_is_the_same_in_pages_and_in_one(client: Client) -> None:
     namespace = client.connection.namespace
-    await asyncio.gather(*(client.create(CONFIGMAPS, configmap(f"c-{n}", labels={"x": "y"})) for n in range(11)))
-    paged = await client.list(CONFIGMAPS, namespace, label_selector="x=y", limit=3)
-    whole = await client.list(CONFIGMAPS, namespace, label_selector="x=y")
+    await asyncio.gather(*(client.create(CONFIG_MAPS, configmap(f"c-{n}", labels={"x": "y"})) for n in range(11)))
+    paged = await client.list(CONFIG_MAPS, namespace, label_selector="x=y", limit=3)
+    whole = await client.list(CONFIG_MAPS, namespace, label_selector="x=y")
     assert paged.items == whole.items
     assert len(whole.items) == 11
     assert {(item["kind"], item["apiVersion"]) for item in whole.items} == {("ConfigMap", "v1")}
@@ -175,13 +161,13 @@ async def test_a_list_is_the_same_in_pages_and_in_one(client: Client) -> None:
 
 async def test_a_watch_starts_where_the_list_ended(client: Client) -> None:
     namespace = client.connection.namespace
-    listed = await client.list(CONFIGMAPS, namespace, label_selector="x=y")
-    await client.create(CONFIGMAPS, configmap("a", labels={"x": "y"}))
-    await client.delete(CONFIGMAPS, "a", namespace)
+    listed = await client.list(CONFIG_MAPS, namespace, label_selector="x=y")
+    await client.create(CONFIG_MAPS, configmap("a", labels={"x": "y"}))
+    await client.delete(CONFIG_MAPS, "a", namespace)
     kinds = [
         event.type
         async for event in client.watch(
-            CONFIGMAPS, namespace, label_selector="x=y", resource_version=listed.resource_version, timeout=1
+            CONFIG_MAPS, namespace, label_selector="x=y", resource_version=listed.resource_version, timeout=1
         )
         if event.type != "BOOKMARK"
     ]
@@ -193,29 +179,29 @@ async def test_an_informer_follows_every_change_whatever_happens_to_its_connecti
     client: Client, streaming: bool
 ) -> None:
     namespace = client.connection.namespace
-    await client.create(CONFIGMAPS, configmap("a"))
+    await client.create(CONFIG_MAPS, configmap("a"))
     async with (
         relayed(client) as (relay, connection),
         Client(connection) as own,
-        Informer(own, CONFIGMAPS, namespace, streaming=streaming) as informer,
+        Informer(own, CONFIG_MAPS, namespace, streaming=streaming) as informer,
     ):
         await informer.synced()
         assert "a" in names(informer)
         assert informer._streaming == streaming
-        await client.create(CONFIGMAPS, configmap("b"))
+        await client.create(CONFIG_MAPS, configmap("b"))
         await until(informer, lambda: names(informer) == {"a", "b"})
 
         relay.cut = True  # the connection breaks, and the world goes on
         relay.snap()
-        await client.create(CONFIGMAPS, configmap("c"))
-        await client.delete(CONFIGMAPS, "a", namespace)
+        await client.create(CONFIG_MAPS, configmap("c"))
+        await client.delete(CONFIG_MAPS, "a", namespace)
         relay.cut = False
         await until(informer, lambda: names(informer) == {"b", "c"})
 
         relay.cut = True  # and once more, as if for so long that the server has forgotten (410)
         relay.snap()
-        await client.delete(CONFIGMAPS, "b", namespace)
-        await client.patch(CONFIGMAPS, "c", {"data": {"k": "new"}}, namespace)
+        await client.delete(CONFIG_MAPS, "b", namespace)
+        await client.patch(CONFIG_MAPS, "c", {"data": {"k": "new"}}, namespace)
         informer.resource_version = None
         relay.cut = False
         await until(informer, lambda: names(informer) == {"c"})
@@ -227,32 +213,32 @@ async def test_an_informer_follows_every_change_whatever_happens_to_its_connecti
 
 async def test_an_informer_sees_only_what_its_selectors_choose(client: Client) -> None:
     namespace = client.connection.namespace
-    await client.create(CONFIGMAPS, configmap("a", labels={"x": "y"}))
-    await client.create(CONFIGMAPS, configmap("b"))
+    await client.create(CONFIG_MAPS, configmap("a", labels={"x": "y"}))
+    await client.create(CONFIG_MAPS, configmap("b"))
     async with (
-        Informer(client, CONFIGMAPS, namespace, label_selector="x=y") as labelled,
-        Informer(client, CONFIGMAPS, field_selector=f"metadata.namespace={namespace},metadata.name=b") as named,
+        Informer(client, CONFIG_MAPS, namespace, label_selector="x=y") as labelled,
+        Informer(client, CONFIG_MAPS, field_selector=f"metadata.namespace={namespace},metadata.name=b") as named,
     ):
         await labelled.synced()
         await named.synced()
         assert (names(labelled), names(named)) == ({"a"}, {"b"})
-        await client.patch(CONFIGMAPS, "b", {"metadata": {"labels": {"x": "y"}}}, namespace)
+        await client.patch(CONFIG_MAPS, "b", {"metadata": {"labels": {"x": "y"}}}, namespace)
         await until(labelled, lambda: names(labelled) == {"a", "b"})
-        await client.patch(CONFIGMAPS, "a", {"metadata": {"labels": None}}, namespace)
+        await client.patch(CONFIG_MAPS, "a", {"metadata": {"labels": None}}, namespace)
         await until(labelled, lambda: names(labelled) == {"b"})
 
 
 async def test_our_own_writes_are_seen(client: Client) -> None:
     namespace = client.connection.namespace
-    async with Informer(client, CONFIGMAPS, namespace) as informer:
+    async with Informer(client, CONFIG_MAPS, namespace) as informer:
         await informer.synced()
         writes = OwnWrites(informer)
         for number in range(20):
-            made = await client.create(CONFIGMAPS, configmap(f"c-{number}"))
+            made = await client.create(CONFIG_MAPS, configmap(f"c-{number}"))
             writes.wrote(made)
             assert await writes.seen(f"{namespace}/c-{number}")
             assert informer.get(f"{namespace}/c-{number}") is not None
-            await client.delete(CONFIGMAPS, f"c-{number}", namespace)
+            await client.delete(CONFIG_MAPS, f"c-{number}", namespace)
             writes.deleted(made)
             assert await writes.seen(f"{namespace}/c-{number}")
             assert informer.get(f"{namespace}/c-{number}") is None
@@ -285,7 +271,7 @@ async def test_leadership_passes_from_one_process_to_the_next(client: Client) ->
 
 async def test_events_are_written_once_and_counted(client: Client) -> None:
     namespace = client.connection.namespace
-    made = await client.create(CONFIGMAPS, configmap("a"))
+    made = await client.create(CONFIG_MAPS, configmap("a"))
     async with EventRecorder(client, "contract") as events:
         events.event(made, "Looked", "Somebody looked at it")
         await events.flush()

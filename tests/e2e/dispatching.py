@@ -31,20 +31,15 @@ from multimirror.api import (
     WORKER_CLUSTERS,
     crds,
 )
-from multimirror.dispatch import Dispatcher, DispatcherOptions
-from multimirror.kube import AlreadyExists, ApiError, Client, Connection, NotFound, Resource
+from multimirror.dispatcher import Dispatcher
+from multimirror.kube import ApiError, Client, Connection, Resource
+from multimirror.kube.errors import AlreadyExists, NotFound
+from multimirror.kube.resources import CRDS, CRON_JOBS, EVENTS, JOBS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS
+from multimirror.options import DispatcherOptions
 from multimirror.workers import Pulse
 from tests.e2e.history import History, rules_of
 
 Json = dict[str, Any]
-JOBS = Resource("batch", "v1", "jobs", "Job")
-CRONJOBS = Resource("batch", "v1", "cronjobs", "CronJob")
-PODS = Resource("", "v1", "pods", "Pod")
-EVENTS = Resource("", "v1", "events", "Event")
-SECRETS = Resource("", "v1", "secrets", "Secret")
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
-CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 SYSTEM = "multimirror-system"
 PATIENCE = 60.0
 
@@ -372,13 +367,13 @@ async def a_stage(kind: str, fleet: BackgroundFleet) -> AsyncIterator[Stage]:
                     with contextlib.suppress(NotFound):
                         await management.delete(resource, name)
             for client in (management, *workers.values()):
-                for resource in (CRONJOBS, JOBS):
+                for resource in (CRON_JOBS, JOBS):
                     await client.request("DELETE", resource.path(namespace), {"propagationPolicy": "Background"})
 
 
 async def _namespace(client: Client, name: str) -> None:
     await client.create(NAMESPACES, {"metadata": {"name": name}})
-    await _made(client, ACCOUNTS, {"metadata": {"name": "default"}}, name)  # pods need it, whoever makes it first
+    await _made(client, SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, name)
 
 
 def secret(name: str, kubeconfig: Json) -> Json:

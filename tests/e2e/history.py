@@ -16,10 +16,11 @@ from typing import Any, Final, Self
 
 from faults import Fault, Injector, Marks, Proxy, Record, Rules, Witness, check
 from faults.invariants import at_rest
-from faults.record import EVENTS, JOBS, LEASES, MANAGEMENT, PODS, Life
+from faults.record import MANAGEMENT, Life
 from faults.stage import DISPATCHER, certificates
 from multimirror.api import MirrorQueueSpec
 from multimirror.kube import Client, Connection
+from multimirror.kube.resources import EVENTS, JOBS, LEASES, PODS
 
 Json = dict[str, Any]
 REST: Final = 30.0  # seconds until everything must have come to rest

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from multimirror.api import ATTEMPT_ANNOTATION, CLUSTERS_ANNOTATION, MIRROR_QUEUES, PRIORITY_LABEL, QUEUE_LABEL
-from tests.e2e.dispatching import CRONJOBS, JOBS, PODS, Stage, a_job, cluster_of, condition, finished, running, until
+from multimirror.kube.resources import CRON_JOBS, JOBS, PODS
+from tests.e2e.dispatching import Stage, a_job, cluster_of, condition, finished, running, until
 
 pytestmark = [pytest.mark.timeout(180)]
 Json = dict[str, Any]
@@ -299,9 +300,9 @@ async def test_jobs_of_a_cronjob_run_on_workers_and_their_success_is_seen(stage:
         },
     }
     async with stage.dispatcher(), asyncio.timeout(120):
-        await stage.management.create(CRONJOBS, cronjob, stage.namespace)
+        await stage.management.create(CRON_JOBS, cronjob, stage.namespace)
         while True:
-            found = await stage.management.get(CRONJOBS, "tick", stage.namespace)
+            found = await stage.management.get(CRON_JOBS, "tick", stage.namespace)
             if found.get("status", {}).get("lastSuccessfulTime"):
                 break
             await asyncio.sleep(0.5)

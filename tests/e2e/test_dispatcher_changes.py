@@ -12,16 +12,8 @@ from multimirror.api import (
     ORIGIN_UID_LABEL,
     QUEUE_LABEL,
 )
-from tests.e2e.dispatching import (
-    EVENTS,
-    JOBS,
-    NAMESPACES,
-    Stage,
-    a_job,
-    cluster_of,
-    condition,
-    running,
-)
+from multimirror.kube.resources import EVENTS, JOBS, NAMESPACES
+from tests.e2e.dispatching import Stage, a_job, cluster_of, condition, running
 
 pytestmark = [pytest.mark.timeout(180)]
 Json = dict[str, Any]

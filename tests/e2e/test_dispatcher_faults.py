@@ -9,23 +9,11 @@ import pytest
 
 from faults.record import MANAGEMENT
 from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION
-from multimirror.dispatch import Dispatcher
-from multimirror.kube import Client, Connection, LeaderElector, LeadershipLost, NotFound
-from tests.e2e.dispatching import (
-    ACCOUNTS,
-    JOBS,
-    NAMESPACES,
-    SECRETS,
-    SYSTEM,
-    Stage,
-    a_job,
-    cluster_of,
-    condition,
-    finished,
-    running,
-    secret,
-    until,
-)
+from multimirror.dispatcher import Dispatcher
+from multimirror.kube import Client, Connection, LeaderElector
+from multimirror.kube.errors import LeadershipLost, NotFound
+from multimirror.kube.resources import JOBS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
+from tests.e2e.dispatching import SYSTEM, Stage, a_job, cluster_of, condition, finished, running, secret, until
 from tests.e2e.worker_webhooks import REFUSAL, admitting
 
 pytestmark = [pytest.mark.timeout(180)]
@@ -118,7 +106,7 @@ async def test_a_namespace_that_is_missing_on_a_worker_sends_the_job_to_another(
     await stage.management.create(NAMESPACES, {"metadata": {"name": elsewhere}})
     await stage.workers[second].create(NAMESPACES, {"metadata": {"name": elsewhere}})
     with contextlib.suppress(Exception):
-        await stage.workers[second].create(ACCOUNTS, {"metadata": {"name": "default"}}, elsewhere)
+        await stage.workers[second].create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, elsewhere)
     async with stage.dispatcher():
         await stage.management.create(JOBS, a_job("job", queue=stage.queue), elsewhere)
         job = await until(stage.management, JOBS, elsewhere, "job", finished)
@@ -139,7 +127,7 @@ async def test_a_namespace_that_is_missing_everywhere_is_told_and_the_job_goes_o
         for client in stage.workers.values():
             await client.create(NAMESPACES, {"metadata": {"name": elsewhere}})
             with contextlib.suppress(Exception):
-                await client.create(ACCOUNTS, {"metadata": {"name": "default"}}, elsewhere)
+                await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, elsewhere)
         await until(stage.management, JOBS, elsewhere, "job", finished)
         await stage.management.delete(JOBS, "job", elsewhere, propagation="Background")
 
@@ -353,7 +341,7 @@ async def test_a_worker_takes_only_the_namespaces_that_it_lists_under_their_name
     await stage.set_worker(second, namespaces=[{"name": "somebody-else"}])
     await stage.workers[first].create(NAMESPACES, {"metadata": {"name": there}})
     with contextlib.suppress(Exception):
-        await stage.workers[first].create(ACCOUNTS, {"metadata": {"name": "default"}}, there)
+        await stage.workers[first].create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, there)
     await stage.set_queue(retention="1h")
     async with stage.dispatcher():
         for number in range(2):

@@ -11,20 +11,10 @@ import pytest
 
 from faults.record import MANAGEMENT
 from multimirror.api import ATTEMPT_ANNOTATION, LEASE_ANNOTATION
-from multimirror.dispatch import Dispatcher
+from multimirror.dispatcher import Dispatcher
 from multimirror.kube import Client, Connection
-from tests.e2e.dispatching import (
-    JOBS,
-    NAMESPACES,
-    SECRETS,
-    Stage,
-    cluster_of,
-    condition,
-    finished,
-    running,
-    secret,
-    until,
-)
+from multimirror.kube.resources import JOBS, NAMESPACES, SECRETS
+from tests.e2e.dispatching import Stage, cluster_of, condition, finished, running, secret, until
 
 pytestmark = [pytest.mark.timeout(180)]
 Json = dict[str, Any]

@@ -6,7 +6,8 @@ import pytest
 
 from multimirror.api import ATTEMPT_ANNOTATION
 from multimirror.kube import Client, Connection
-from tests.e2e.dispatching import JOBS, Stage, cluster_of, condition, running
+from multimirror.kube.resources import JOBS
+from tests.e2e.dispatching import Stage, cluster_of, condition, running
 from tests.e2e.worker_webhooks import REFUSAL, refusing
 
 pytestmark = [pytest.mark.timeout(180)]

@@ -15,7 +15,8 @@ import pytest
 from clusters.local.ports import free_ports
 from faults.record import MANAGEMENT
 from multimirror.api import ATTEMPT_ANNOTATION
-from tests.e2e.dispatching import JOBS, PODS, Stage, condition, finished
+from multimirror.kube.resources import JOBS, PODS
+from tests.e2e.dispatching import Stage, condition, finished
 
 pytestmark = [pytest.mark.timeout(180)]
 Json = dict[str, Any]

@@ -13,25 +13,10 @@ from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from multimirror.api import ATTEMPT_ANNOTATION, MIRROR_QUEUES, WORKER_CLUSTERS
-from multimirror.kube import AlreadyExists, Client
-from tests.e2e.dispatching import (
-    ACCOUNTS,
-    CRONJOBS,
-    EVENTS,
-    JOBS,
-    NAMESPACES,
-    PODS,
-    SECRETS,
-    SYSTEM,
-    Stage,
-    a_job,
-    cluster_of,
-    condition,
-    finished,
-    running,
-    secret,
-    until,
-)
+from multimirror.kube import Client
+from multimirror.kube.errors import AlreadyExists
+from multimirror.kube.resources import CRON_JOBS, EVENTS, JOBS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS
+from tests.e2e.dispatching import SYSTEM, Stage, a_job, cluster_of, condition, finished, running, secret, until
 
 pytestmark = [pytest.mark.timeout(240)]
 Json = dict[str, Any]
@@ -47,7 +32,7 @@ async def a_namespace(stage: Stage, suffix: str) -> str:
     for client in (stage.management, *stage.workers.values()):
         await client.create(NAMESPACES, {"metadata": {"name": name}})
         with contextlib.suppress(AlreadyExists):  # pods need it, whoever makes it first
-            await client.create(ACCOUNTS, {"metadata": {"name": "default"}}, name)
+            await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, name)
     return name
 
 
@@ -236,14 +221,14 @@ def midnight(days_ago: int) -> tuple[str, str]:
 async def due(stage: Stage, days_ago: int) -> None:
     """The CronJob has missed the run of that day, and makes up for it at once."""
     schedule, before = midnight(days_ago)
-    found = await stage.management.patch(CRONJOBS, "tick", {"spec": {"schedule": schedule}}, stage.namespace)
+    found = await stage.management.patch(CRON_JOBS, "tick", {"spec": {"schedule": schedule}}, stage.namespace)
     body: Json
     if "lastScheduleTime" not in (found.get("status") or {}):
         body = {"status": {"lastScheduleTime": before}}
-        await stage.management.patch(CRONJOBS, "tick", body, stage.namespace, subresource="status")
+        await stage.management.patch(CRON_JOBS, "tick", body, stage.namespace, subresource="status")
     else:  # after a change of the schedule alone, the controller waits for its next time
         body = {"metadata": {"annotations": {"looked-at": schedule}}}
-        await stage.management.patch(CRONJOBS, "tick", body, stage.namespace)
+        await stage.management.patch(CRON_JOBS, "tick", body, stage.namespace)
 
 
 async def jobs_of(stage: Stage) -> list[Json]:
@@ -266,7 +251,7 @@ async def a_cron_job(stage: Stage, *, behaviour: dict[str, str], **spec: Any) ->
         "metadata": {"name": "tick"},
         "spec": {"schedule": midnight(9)[0], **spec, "jobTemplate": template},
     }
-    await stage.management.create(CRONJOBS, cron_job, stage.namespace)
+    await stage.management.create(CRON_JOBS, cron_job, stage.namespace)
 
 
 async def test_a_cron_job_that_forbids_it_starts_nothing_while_its_job_runs_elsewhere(stage: Stage) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from clusters.fleet import FleetOptions, open_fleet
-from multimirror.kube import Client, Connection, Informer, Resource
+from multimirror.kube import Client, Connection, Informer
+from multimirror.kube.resources import CONFIG_MAPS
 
-CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
 GUIDE = Path(__file__).parents[2] / "docs" / "kube.md"
 
 pytestmark = pytest.mark.cluster_kind("embedded")
@@ -24,7 +24,7 @@ async def test_the_guides_example_keeps_its_promise_and_stops_when_it_is_told() 
     stop = asyncio.Event()
     async with open_fleet("embedded", FleetOptions(workers=0, nodes=False)) as fleet:
         connection = Connection.from_kubeconfig(fleet.management.kubeconfig, name="management")
-        async with Client(connection) as client, Informer(client, CONFIGMAPS) as informer:
+        async with Client(connection) as client, Informer(client, CONFIG_MAPS) as informer:
             sizes: asyncio.Queue[str | None] = asyncio.Queue()
 
             def notice(change: Any) -> None:
@@ -33,12 +33,12 @@ async def test_the_guides_example_keeps_its_promise_and_stops_when_it_is_told() 
 
             informer.add_handler(notice)
             metadata = {"name": "mine", "labels": {"example.dev/sized": ""}}
-            await client.create(CONFIGMAPS, {"metadata": metadata, "data": {"a": "1"}}, "default")
+            await client.create(CONFIG_MAPS, {"metadata": metadata, "data": {"a": "1"}}, "default")
             async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
                 tasks.create_task(names["keep_sizes"](connection, stop))
                 while await sizes.get() != "1":
                     pass
-                await client.patch(CONFIGMAPS, "mine", {"data": {"b": "2"}}, "default")
+                await client.patch(CONFIG_MAPS, "mine", {"data": {"b": "2"}}, "default")
                 while await sizes.get() != "2":
                     pass
                 stop.set()

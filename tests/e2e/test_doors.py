@@ -8,9 +8,10 @@ import pytest
 from clusters.doors import Door
 from clusters.embedded import EmbeddedCluster
 from clusters.fleet import FleetError
-from multimirror.kube import Client, Connection, Resource, Unreachable
+from multimirror.kube import Client, Connection
+from multimirror.kube.errors import Unreachable
+from multimirror.kube.resources import NAMESPACES
 
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 pytestmark = pytest.mark.cluster_kind("embedded")
 
 

@@ -13,15 +13,11 @@ import pytest
 from clusters.embedded import EmbeddedCluster, EmbeddedFleet, EmbeddedOptions
 from clusters.embedded.context import Clock
 from clusters.fleet import FleetOptions, open_fleet
-from multimirror.kube import Client, Connection, Resource, Unreachable
+from multimirror.kube import Client, Connection, Resource
+from multimirror.kube.errors import Unreachable
+from multimirror.kube.resources import CONFIG_MAPS, CRDS, CRON_JOBS, JOBS, NAMESPACES, PODS
 
 Json = dict[str, Any]
-CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-JOBS = Resource("batch", "v1", "jobs", "Job")
-CRONJOBS = Resource("batch", "v1", "cronjobs", "CronJob")
-PODS = Resource("", "v1", "pods", "Pod")
-CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
 WORKLOADS = Resource("scheduling.k8s.io", "v1alpha2", "workloads", "Workload")
 PODGROUPS = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")
@@ -69,10 +65,10 @@ async def test_a_fleet_is_separate_clusters_and_nothing_is_left_of_it() -> None:
         assert [cluster.name for cluster in fleet.clusters()] == ["management", "worker-1", "worker-2", "worker-3"]
         assert isinstance(fleet, EmbeddedFleet)
         async with connected(fleet.workers["worker-2"]) as client:
-            await make(client, CONFIGMAPS, "here")
+            await make(client, CONFIG_MAPS, "here")
         for cluster in (fleet.management, *fleet.workers.values()):
             async with connected(cluster) as client:
-                assert names((await client.list(CONFIGMAPS, "default")).items) == (
+                assert names((await client.list(CONFIG_MAPS, "default")).items) == (
                     ["here"] if cluster.name == "worker-2" else []
                 )
         connection = Connection.from_kubeconfig(fleet.management.kubeconfig)
@@ -86,28 +82,28 @@ async def test_a_data_directory_keeps_clusters_and_their_addresses(tmp_path: Pat
     async with EmbeddedFleet(options) as fleet:
         before = {cluster.name: cluster.kubeconfig for cluster in fleet.clusters()}
         async with connected(fleet.workers["worker-1"]) as client:
-            await make(client, CONFIGMAPS, "kept")
+            await make(client, CONFIG_MAPS, "kept")
     async with EmbeddedFleet(options) as fleet:
         assert {cluster.name: cluster.kubeconfig for cluster in fleet.clusters()} == before
         async with connected(fleet.workers["worker-1"]) as client:
-            assert "kept" in names((await client.list(CONFIGMAPS, "default")).items)
+            assert "kept" in names((await client.list(CONFIG_MAPS, "default")).items)
 
 
 async def test_what_was_left_undone_is_done_after_a_restart(tmp_path: Path) -> None:
     """The server alone, as if its controllers had died at once: an owner is deleted, a namespace begins to go."""
     async with EmbeddedCluster("management", data_dir=tmp_path / "management") as cluster, connected(cluster) as client:
-        owner = await make(client, CONFIGMAPS, "owner")
-        await make(client, CONFIGMAPS, "child", owned_by(owner))
-        held = await make(client, CONFIGMAPS, "held")
-        await make(client, CONFIGMAPS, "blocks", owned_by(held))
-        await client.delete(CONFIGMAPS, "owner", "default", propagation="Background")
-        await client.delete(CONFIGMAPS, "held", "default", propagation="Foreground")
+        owner = await make(client, CONFIG_MAPS, "owner")
+        await make(client, CONFIG_MAPS, "child", owned_by(owner))
+        held = await make(client, CONFIG_MAPS, "held")
+        await make(client, CONFIG_MAPS, "blocks", owned_by(held))
+        await client.delete(CONFIG_MAPS, "owner", "default", propagation="Background")
+        await client.delete(CONFIG_MAPS, "held", "default", propagation="Foreground")
         await make(client, NAMESPACES, "leaving")
         await client.delete(NAMESPACES, "leaving")
-        assert names((await client.list(CONFIGMAPS, "default")).items) == ["blocks", "child", "held"]
+        assert names((await client.list(CONFIG_MAPS, "default")).items) == ["blocks", "child", "held"]
     again = FleetOptions(workers=0, nodes=False, data_dir=tmp_path)
     async with EmbeddedFleet(again) as fleet, connected(fleet.management) as client:
-        await until(client, CONFIGMAPS, lambda objects: not objects)
+        await until(client, CONFIG_MAPS, lambda objects: not objects)
         await until(client, NAMESPACES, lambda objects: "leaving" not in names(objects))
 
 
@@ -116,11 +112,11 @@ async def test_custom_resources_own_and_are_owned() -> None:
         version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
         spec = {"group": "example.com", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"}}
         await make(client, CRDS, "widgets.example.com", spec={**spec, "versions": [version]})
-        top = await make(client, CONFIGMAPS, "top")
+        top = await make(client, CONFIG_MAPS, "top")
         widget = await make(client, WIDGETS, "widget", owned_by(top))
-        await make(client, CONFIGMAPS, "bottom", owned_by(widget))
-        await client.delete(CONFIGMAPS, "top", "default", propagation="Foreground")
-        await until(client, CONFIGMAPS, lambda objects: not objects)
+        await make(client, CONFIG_MAPS, "bottom", owned_by(widget))
+        await client.delete(CONFIG_MAPS, "top", "default", propagation="Foreground")
+        await until(client, CONFIG_MAPS, lambda objects: not objects)
         assert (await client.list(WIDGETS, "default")).items == []
 
 
@@ -136,7 +132,7 @@ async def test_a_namespace_goes_whatever_its_objects_look_like() -> None:
         await client.create(WIDGETS, body, "odd")
         for number in range(300):
             body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"c{number}"}}
-            await client.create(CONFIGMAPS, body, "odd")
+            await client.create(CONFIG_MAPS, body, "odd")
         await client.delete(NAMESPACES, "odd")
         await until(client, NAMESPACES, lambda objects: "odd" not in names(objects))
         assert (await client.list(WIDGETS)).items == []
@@ -200,7 +196,7 @@ async def finish(client: Client, name: str, moment: datetime) -> None:
 async def test_a_night_of_a_cronjob_in_no_time() -> None:
     start = datetime(2026, 11, 16, 22, 0, 30, tzinfo=UTC)
     async with on_virtual_time(start) as (_, client, advance):
-        await make(client, CRONJOBS, "nightly", spec=a_cronjob_spec(schedule="0 * * * *", timeZone="Europe/Berlin"))
+        await make(client, CRON_JOBS, "nightly", spec=a_cronjob_spec(schedule="0 * * * *", timeZone="Europe/Berlin"))
         started: list[str] = []
         moment = start
         for _ in range(6):
@@ -214,7 +210,7 @@ async def test_a_night_of_a_cronjob_in_no_time() -> None:
         assert hours == [23, 0, 1, 2, 3, 4]
         kept = await until(client, JOBS, lambda jobs: len(jobs) == 3)
         assert names(kept) == started[-3:]
-        [cron] = await until(client, CRONJOBS, lambda crons: "active" not in crons[0]["status"])
+        [cron] = await until(client, CRON_JOBS, lambda crons: "active" not in crons[0]["status"])
         assert cron["status"]["lastScheduleTime"] == "2026-11-17T04:00:00Z"
         assert cron["status"]["lastSuccessfulTime"] == "2026-11-17T04:00:30Z"
 

@@ -15,9 +15,9 @@ import pytest
 import yaml
 
 from clusters.local.binaries import BinariesMissingError, find_kubectl
-from multimirror.kube import Client, Connection, Resource
+from multimirror.kube import Client, Connection
+from multimirror.kube.resources import CRDS
 
-CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 Start = Callable[..., "subprocess.Popen[str]"]
 pytestmark = pytest.mark.cluster_kind("embedded")
 

@@ -9,9 +9,10 @@ import pytest
 
 from clusters.embedded import EmbeddedFleet
 from clusters.fleet import FleetOptions
-from multimirror.kube import Client, Connection, NotFound, Resource
+from multimirror.kube import Client, Connection
+from multimirror.kube.errors import NotFound
+from multimirror.kube.resources import CONFIG_MAPS
 
-CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
 POLICIES: tuple[Literal["Background", "Foreground", "Orphan"], ...] = ("Background", "Foreground", "Orphan")
 pytestmark = pytest.mark.cluster_kind("embedded")
 
@@ -48,7 +49,7 @@ async def test_what_is_left_of_a_graph_is_what_ownership_says(seed: int) -> None
                 owners = chance.sample(sorted(uids), k=min(len(uids), chance.choice([0, 1, 1, 2, 3])))
                 references = [_reference(owner, uids[owner], block=chance.random() < 0.5) for owner in owners]
                 body = {"metadata": {"name": name, "ownerReferences": references}}
-                made = await client.create(CONFIGMAPS, {"apiVersion": "v1", "kind": "ConfigMap", **body}, "default")
+                made = await client.create(CONFIG_MAPS, {"apiVersion": "v1", "kind": "ConfigMap", **body}, "default")
                 uids[name] = made["metadata"]["uid"]
                 model.owners[name] = set(owners)
                 if not owners:
@@ -57,12 +58,12 @@ async def test_what_is_left_of_a_graph_is_what_ownership_says(seed: int) -> None
                 name = chance.choice(sorted(model.owners))
                 policy = chance.choice(POLICIES)
                 try:
-                    await client.delete(CONFIGMAPS, name, "default", propagation=policy)
+                    await client.delete(CONFIG_MAPS, name, "default", propagation=policy)
                 except NotFound:
                     pytest.fail(f"{name} is gone although an owner of it is there")
                 model.delete(name, orphan=policy == "Orphan")
                 await _quiet(fleet)
-            left = {item["metadata"]["name"]: item for item in (await client.list(CONFIGMAPS, "default")).items}
+            left = {item["metadata"]["name"]: item for item in (await client.list(CONFIG_MAPS, "default")).items}
     assert sorted(left) == sorted(model.owners)
     for name, item in left.items():
         references = item["metadata"].get("ownerReferences", [])

@@ -6,7 +6,8 @@ import pytest
 
 from clusters.background import BackgroundFleet
 from multimirror.kube import Client, Connection
-from tests.e2e.dispatching import JOBS, Stage, a_job, a_stage, running
+from multimirror.kube.resources import JOBS
+from tests.e2e.dispatching import Stage, a_job, a_stage, running
 
 pytestmark = [pytest.mark.timeout(180)]
 Json = dict[str, Any]

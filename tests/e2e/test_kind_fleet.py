@@ -4,11 +4,10 @@ import pytest
 
 from clusters.fleet import open_fleet
 from clusters.kind import KindFleet, KindOptions
-from multimirror.kube import Client, Connection, Resource
+from multimirror.kube import Client, Connection
+from multimirror.kube.resources import NODES
 
 pytestmark = [pytest.mark.cluster_kind("kind"), pytest.mark.timeout(1800)]
-
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 
 
 async def test_every_cluster_of_a_kind_fleet_answers() -> None:

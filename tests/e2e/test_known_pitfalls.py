@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from multimirror.api import ATTEMPT_ANNOTATION
-from tests.e2e.dispatching import JOBS, PODS, Stage, a_job, cluster_of, condition, finished, running, until
+from multimirror.kube.resources import JOBS, PODS
+from tests.e2e.dispatching import Stage, a_job, cluster_of, condition, finished, running, until
 from tests.e2e.worker_webhooks import REFUSAL, admitting, changed
 
 pytestmark = [pytest.mark.timeout(180)]

@@ -10,7 +10,9 @@ import pytest
 import pytest_asyncio
 
 from clusters.local import LocalCluster, LocalFleet, LocalOptions
-from multimirror.kube import ApiError, Client, Connection, NotFound, Resource
+from multimirror.kube import ApiError, Client, Connection
+from multimirror.kube.errors import NotFound
+from multimirror.kube.resources import CONFIG_MAPS, JOBS, PODS
 
 pytestmark = [
     pytest.mark.cluster_kind("local"),
@@ -19,9 +21,6 @@ pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),  # one control plane for all of them
 ]
 
-JOBS = Resource("batch", "v1", "jobs", "Job")
-PODS = Resource("", "v1", "pods", "Pod")
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 OPTIONS = LocalOptions(
     workers=1,
     nodes=False,

@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 
 from clusters.local import LocalFleet, LocalOptions
-from multimirror.kube import Client, Connection, Resource
+from multimirror.kube import Client, Connection
+from multimirror.kube.resources import JOBS, PODS
 
 pytestmark = [pytest.mark.cluster_kind("local"), pytest.mark.timeout(300)]
-
-JOBS = Resource("batch", "v1", "jobs", "Job")
-PODS = Resource("", "v1", "pods", "Pod")
 
 
 @pytest.mark.parametrize("scheduler", [False, True], ids=["nodes bind", "kube-scheduler binds"])

@@ -14,15 +14,12 @@ import pytest
 from clusters.background import BackgroundFleet
 from clusters.fleet import FleetOptions
 from clusters.nodes import PREFIX, NodeOptions, SimulatedNodes
-from multimirror.kube import AlreadyExists, Client, Connection, NotFound, Resource, WatchEvent
+from multimirror.kube import Client, Connection
+from multimirror.kube.errors import AlreadyExists, NotFound
+from multimirror.kube.resources import CONFIG_MAPS, LEASES, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
+from multimirror.kube.watch import WatchEvent
 
 Json = dict[str, Any]
-PODS = Resource("", "v1", "pods", "Pod")
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
-LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
-ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 
 
 @dataclass
@@ -118,7 +115,7 @@ async def in_a_namespace(fleet: BackgroundFleet) -> AsyncIterator[Cluster]:
         await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         with contextlib.suppress(AlreadyExists):
             account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-            await client.create(ACCOUNTS, account, name)
+            await client.create(SERVICE_ACCOUNTS, account, name)
         yield Cluster(client, name)
 
 

@@ -13,10 +13,9 @@ import yaml
 from clusters.fleet import Cluster
 from clusters.local import BinariesMissingError, find_kubectl
 from multimirror.api import crds
-from multimirror.kube import Client, Connection, Resource
+from multimirror.kube import Client, Connection
+from multimirror.kube.resources import CRDS, NAMESPACES
 
-CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 pytestmark = pytest.mark.cluster_kind("embedded")
 
 

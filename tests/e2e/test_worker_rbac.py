@@ -12,7 +12,9 @@ import pytest
 import pytest_asyncio
 
 from clusters.local import BinariesMissingError, LocalCluster, LocalFleet, LocalOptions, find_kubectl
-from multimirror.kube import ApiError, Client, Connection, Forbidden, Resource
+from multimirror.kube import ApiError, Client, Connection
+from multimirror.kube.errors import Forbidden
+from multimirror.kube.resources import EVENTS, JOBS, NAMESPACES, NODES, PODS
 
 pytestmark = [
     pytest.mark.cluster_kind("local"),
@@ -22,11 +24,6 @@ pytestmark = [
 ]
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "worker"
-JOBS = Resource("batch", "v1", "jobs", "Job")
-PODS = Resource("", "v1", "pods", "Pod")
-EVENTS = Resource("", "v1", "events", "Event")
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,11 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from multimirror.kube import Client, Forbidden, Resource
+from multimirror.kube import Client, Resource
+from multimirror.kube.errors import Forbidden
+from multimirror.kube.resources import JOBS
 from tests.contract.test_webhooks import listening
-from tests.e2e.dispatching import JOBS, Stage, a_job
+from tests.e2e.dispatching import Stage, a_job
 
 Json = dict[str, Any]
 REFUSAL: Final[Json] = {

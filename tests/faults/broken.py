@@ -10,10 +10,11 @@ from faults import child  # first: it replaces the clocks
 
 def assignment_not_stored() -> None:
     """The copy is made before the assignment is written down: a crash in between loses it."""
+    from multimirror import dispatcher  # noqa: PLC0415
     from multimirror.api import ORIGIN_LABEL, ORIGIN_UID_LABEL  # noqa: PLC0415
-    from multimirror.batch import make_copy  # noqa: PLC0415
-    from multimirror.dispatch import dispatcher, scheduler  # noqa: PLC0415
-    from multimirror.workers import JOBS  # noqa: PLC0415
+    from multimirror.kinds.job.copy import make_copy  # noqa: PLC0415
+    from multimirror.kube.resources import JOBS  # noqa: PLC0415
+    from multimirror.scheduling import scheduler  # noqa: PLC0415
 
     write = scheduler.Scheduler._write
     made: list[dispatcher.Dispatcher] = []
@@ -39,7 +40,7 @@ def assignment_not_stored() -> None:
 
 def orphans_before_sync() -> None:
     """Decisions are made before the caches are filled: every copy looks like an orphan."""
-    from multimirror.dispatch import dispatcher  # noqa: PLC0415
+    from multimirror import dispatcher  # noqa: PLC0415
 
     async def at_once(self: dispatcher.Dispatcher) -> None:
         known = self._known
@@ -53,7 +54,7 @@ def orphans_before_sync() -> None:
 def status_not_validated() -> None:
     """What the worker says is written as it is."""
     from multimirror.batch import stored_status  # noqa: PLC0415
-    from multimirror.mirror import deciding  # noqa: PLC0415
+    from multimirror.reconcile import decide as deciding  # noqa: PLC0415
 
     def as_it_is(original: dict[str, object], observed: object) -> object:
         status = stored_status(observed if isinstance(observed, dict) else {})
@@ -64,7 +65,7 @@ def status_not_validated() -> None:
 
 def fence_not_waited_for() -> None:
     """A Job with a fence moves as if it had none."""
-    from multimirror.mirror import deciding  # noqa: PLC0415
+    from multimirror.reconcile import decide as deciding  # noqa: PLC0415
 
     vars(deciding)["safe_after"] = lambda *_: 0.0
 

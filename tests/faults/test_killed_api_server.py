@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from clusters.embedded import EmbeddedCluster
-from multimirror.kube import Client, Connection, KubeError, Resource
+from multimirror.kube import Client, Connection, KubeError
+from multimirror.kube.resources import CONFIG_MAPS
 
-CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
 SERVE = """
 import asyncio, sys, yaml
 from pathlib import Path
@@ -71,15 +71,15 @@ async def storm(client: Client, record: Record, writer: int, generation: int, rn
         try:
             if known == -1:
                 record.attempted[name].add(number)
-                made = await client.create(CONFIGMAPS, body(name, number), namespace="default")
+                made = await client.create(CONFIG_MAPS, body(name, number), namespace="default")
             elif rng.random() < 0.2:
                 record.attempted[name].add(-1)
-                await client.delete(CONFIGMAPS, name, namespace="default")
+                await client.delete(CONFIG_MAPS, name, namespace="default")
                 record.acknowledged[name], record.attempted[name] = -1, set()
                 continue
             else:
                 record.attempted[name].add(number)
-                made = await client.replace(CONFIGMAPS, body(name, number), namespace="default")
+                made = await client.replace(CONFIG_MAPS, body(name, number), namespace="default")
         except KubeError:
             return  # killed: what was under way may or may not have happened
         record.acknowledged[name], record.attempted[name] = number, set()
@@ -88,7 +88,7 @@ async def storm(client: Client, record: Record, writer: int, generation: int, rn
 
 async def verify(client: Client, record: Record) -> None:
     """All that was acknowledged is there, and all that is there is whole; unknown outcomes become known."""
-    listed = await client.list(CONFIGMAPS, namespace="default")
+    listed = await client.list(CONFIG_MAPS, namespace="default")
     found = {item["metadata"]["name"]: item for item in listed.items if item["metadata"]["name"].startswith("w")}
     for name, item in found.items():
         numbers = {item["data"]["a"], item["data"]["z"], item["data"]["payload"].partition(" ")[0]}

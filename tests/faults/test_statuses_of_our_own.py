@@ -9,7 +9,7 @@ from faults.grounds import MANAGEMENT, EmbeddedGround
 from faults.plan import Fault
 from faults.stage import Stage
 from multimirror.api import WORKER_CLUSTERS
-from multimirror.dispatch import DispatcherOptions
+from multimirror.options import DispatcherOptions
 
 
 @pytest.mark.cluster_kind("embedded")

@@ -18,7 +18,8 @@ from clusters.embedded.controllers.door import Door, Json
 from clusters.embedded.controllers.recorder import Recorder
 from clusters.embedded.kinds import Kind
 from clusters.embedded.store import Event
-from multimirror.kube import AlreadyExists, ApiError, Controller, NotFound, RequeueAfter
+from multimirror.kube import ApiError, Controller, RequeueAfter
+from multimirror.kube.errors import AlreadyExists, NotFound
 
 _OWNED: Final = b'"kind":"CronJob"'
 

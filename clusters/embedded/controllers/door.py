@@ -16,8 +16,7 @@ from clusters.embedded.errors import StatusError
 from clusters.embedded.kinds import Kind
 from clusters.embedded.server import ApiServer
 from clusters.embedded.store import Event, Table
-from multimirror.kube import Conflict, NotFound
-from multimirror.kube.errors import error_from_answer
+from multimirror.kube.errors import Conflict, NotFound, error_from_answer
 
 Json = dict[str, Any]
 Listener = Callable[[Kind, Event], None]

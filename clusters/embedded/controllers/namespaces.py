@@ -13,7 +13,8 @@ from typing import Final
 from clusters.embedded.controllers.door import Door, Json
 from clusters.embedded.kinds import Kind
 from clusters.embedded.store import Event
-from multimirror.kube import AlreadyExists, Controller
+from multimirror.kube import Controller
+from multimirror.kube.errors import AlreadyExists
 
 _DELETED: Final = b'"deletionTimestamp"'
 _FINALIZERS: Final = b'"finalizers":['

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import click
 
+from multimirror.api.placement import cluster_of
 from multimirror.batch import Json
 from multimirror.cli.completing import complete_jobs
 from multimirror.cli.connecting import Management, in_namespace, on_management, system_namespace
@@ -11,8 +12,7 @@ from multimirror.cli.errors import Exit
 from multimirror.cli.finding import events_of, find_job, find_place, worker_of
 from multimirror.cli.output import fitted, output_option, show, table
 from multimirror.cli.rows import age, is_ours, time_of
-from multimirror.kube import drop_managed_fields
-from multimirror.mirror import cluster_of
+from multimirror.kube.trimming import drop_managed_fields
 
 EXAMPLES = """\b
 Examples:

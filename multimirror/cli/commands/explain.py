@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from multimirror.api import MIRROR_QUEUES, QUEUE_LABEL, WORKER_CLUSTERS
+from multimirror.api.placement import attempt_of, cluster_of
 from multimirror.batch import Json
 from multimirror.cli import rows
 from multimirror.cli.completing import complete_jobs
@@ -15,8 +16,8 @@ from multimirror.cli.errors import CommandError, Exit
 from multimirror.cli.finding import Place, events_of, find_job, find_place, worker_of
 from multimirror.cli.output import hanging, output_option, show, table
 from multimirror.cli.timeline import HERE, Moment, timeline
-from multimirror.kube import ApiError, Client, Forbidden, key_of
-from multimirror.mirror import attempt_of, cluster_of
+from multimirror.kube import ApiError, Client, key_of
+from multimirror.kube.errors import Forbidden
 
 EXAMPLES = """\b
 Examples:

@@ -11,7 +11,7 @@ from multimirror.cli.connecting import finish
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.cli.output import output_option, show, table
 from multimirror.cli.trying import first_lines, short
-from multimirror.kube import configure_logging
+from multimirror.kube.logs import configure_logging
 
 if TYPE_CHECKING:
     from clusters.place import Place

@@ -15,9 +15,11 @@ from multimirror.cli import rows
 from multimirror.cli.completing import complete_names
 from multimirror.cli.connecting import Management, on_management
 from multimirror.cli.errors import CommandError, Exit
-from multimirror.cli.kinds import EVENTS, JOBS
 from multimirror.cli.output import fitted, output_option, show, table
-from multimirror.kube import ApiError, Client, Informers, Resource, drop_managed_fields, key_of
+from multimirror.kube import ApiError, Client, Resource, key_of
+from multimirror.kube.informers import Informers
+from multimirror.kube.resources import EVENTS, JOBS
+from multimirror.kube.trimming import drop_managed_fields
 
 EXAMPLES = """\b
 Examples:

@@ -17,8 +17,10 @@ from multimirror.cli.errors import CommandError, Exit, told
 from multimirror.cli.output import show
 from multimirror.cli.prerequisites import examine, rights
 from multimirror.cli.running import Settings, serve
-from multimirror.dispatch import DispatcherOptions
-from multimirror.kube import Client, Connection, KubeError, LeadershipLost, configure_logging, run
+from multimirror.kube import Client, Connection, KubeError, run
+from multimirror.kube.errors import LeadershipLost
+from multimirror.kube.logs import configure_logging
+from multimirror.options import DispatcherOptions
 
 _PREFIX: Final = "MULTIMIRROR_RUN"
 _CHECK_SECONDS: Final = 15.0

@@ -13,12 +13,13 @@ from typing import Final
 from clusters.fleet import Fleet
 from faults.invariants import at_rest, check
 from faults.plan import Fault
-from faults.record import EVENTS, JOBS, MANAGEMENT, PODS, Record, Struck, Witness
+from faults.record import MANAGEMENT, Record, Struck, Witness
 from faults.rules import Rules, Violation
 from faults.statuses import end_of
 from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION
 from multimirror.batch import Json
 from multimirror.kube import Client, Connection
+from multimirror.kube.resources import EVENTS, JOBS, PODS
 
 INVARIANTS: Final = 7  # I1 to I7; the others ask what was requested, and nobody stands in between here
 _TWICE: Final = ("I1", "I2")  # two copies at once; a pod of a Job that had ended

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, CONNECTED, QUEUE_LABEL
-from multimirror.batch import ATTEMPT_LABEL, Json, find_condition, is_complete, is_failed, is_finished
+from multimirror.api import ATTEMPT_ANNOTATION, ATTEMPT_LABEL, CLUSTER_ANNOTATION, CONNECTED, QUEUE_LABEL
+from multimirror.batch import Json, find_condition, is_complete, is_failed, is_finished
 from multimirror.cli.demonstration.workload import CRON_JOB
 from multimirror.kube import Change
 

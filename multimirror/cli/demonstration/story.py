@@ -26,12 +26,10 @@ from multimirror.cli.demonstration.scene import Phase, Scene
 from multimirror.cli.demonstration.showing import showing
 from multimirror.cli.fleets import told_to_stop
 from multimirror.cli.standing import TEAM, Standing, standing
-from multimirror.kube import Client, Connection, Informer, Resource
+from multimirror.kube import Client, Connection, Informer
+from multimirror.kube.resources import CRON_JOBS, JOBS, PODS
 from multimirror.workers import Pulse
 
-JOBS: Final = Resource("batch", "v1", "jobs", "Job")
-PODS: Final = Resource("", "v1", "pods", "Pod")
-_CRON_JOBS: Final = Resource("batch", "v1", "cronjobs", "CronJob")
 _LOST: Final = "worker-2"
 _PATIENCE: Final = 150.0
 _PAUSE: Final = 2.0  # how long a user keeps a Job suspended
@@ -118,12 +116,12 @@ async def _play(stage: Stage, console: Console) -> float:
         async with showing(scene, console), asyncio.timeout(_PATIENCE):
             await scene.until(lambda: all(scene.connected(name) for name in stage.doors))
             created = await _submit(stage, workload.jobs(_LOST, len(stage.doors)))
-            await stage.client.create(_CRON_JOBS, workload.cron_job(), TEAM)
+            await stage.client.create(CRON_JOBS, workload.cron_job(), TEAM)
             async with asyncio.TaskGroup() as group:
                 group.create_task(_pause_and_go(stage))
                 cutting = group.create_task(_cut_off(stage, created))
             await scene.until(lambda: _over(scene, created))
-            await stage.client.patch(_CRON_JOBS, workload.CRON_JOB, {"spec": {"suspend": True}}, TEAM)
+            await stage.client.patch(CRON_JOBS, workload.CRON_JOB, {"spec": {"suspend": True}}, TEAM)
             await scene.until(lambda: all(job.over for job in scene.jobs.values()))
             outage = cutting.result()
     except TimeoutError:

@@ -6,12 +6,13 @@ from typing import Final
 
 from multimirror.api import DEFAULT_QUEUE_LABEL, MIRROR_QUEUES, QUEUE_LABEL, WORKER_CLUSTERS
 from multimirror.batch import Json
-from multimirror.cli import kinds, rows
+from multimirror.cli import rows
 from multimirror.cli.doctor.findings import Finding, warning
 from multimirror.cli.doctor.judging import judge_jobs, judge_namespaces, judge_queues
 from multimirror.cli.doctor.management import check_dispatcher, check_management, clock_of
 from multimirror.cli.doctor.workers import Home, check_worker, same_clusters
-from multimirror.kube import Client, Forbidden, NotFound, Resource
+from multimirror.kube import Client, Resource, resources
+from multimirror.kube.errors import Forbidden, NotFound
 from multimirror.workers import identity_of
 
 _LEFT_LYING: Final = timedelta(seconds=30)
@@ -23,8 +24,8 @@ async def examine(client: Client, system: str, stuck_after: timedelta) -> list[F
     clock = await clock_of(client)
     found = await check_management(client, system, clock)
     seen: dict[Resource, list[Json]] = {}
-    for resource in (WORKER_CLUSTERS, MIRROR_QUEUES, kinds.JOBS, kinds.NAMESPACES, kinds.EVENTS):
-        selector = "reason=Waiting,involvedObject.kind=Job" if resource is kinds.EVENTS else None
+    for resource in (WORKER_CLUSTERS, MIRROR_QUEUES, resources.JOBS, resources.NAMESPACES, resources.EVENTS):
+        selector = "reason=Waiting,involvedObject.kind=Job" if resource is resources.EVENTS else None
         try:
             seen[resource] = (await client.list(resource, field_selector=selector, limit=500)).items
         except NotFound:
@@ -46,16 +47,16 @@ async def examine(client: Client, system: str, stuck_after: timedelta) -> list[F
         identity=await identity_of(client),
         clock=clock,
         patience=min(_LEFT_LYING, stuck_after),
-        namespaces=_namespaces_in_use(seen[kinds.JOBS], seen[kinds.NAMESPACES]),
+        namespaces=_namespaces_in_use(seen[resources.JOBS], seen[resources.NAMESPACES]),
     )
     examined = await asyncio.gather(*(check_worker(home, cluster) for cluster in clusters.values()))
     for each in examined:
         found += each.findings
     found += same_clusters(examined, {home.identity: "management"})
     found += judge_queues(queues.values(), clusters)
-    found += judge_namespaces(seen[kinds.NAMESPACES], queues)
-    around = rows.Around(rows.newest(seen[kinds.EVENTS]), queues, clusters)
-    return found + judge_jobs(seen[kinds.JOBS], around, now, stuck_after)
+    found += judge_namespaces(seen[resources.NAMESPACES], queues)
+    around = rows.Around(rows.newest(seen[resources.EVENTS]), queues, clusters)
+    return found + judge_jobs(seen[resources.JOBS], around, now, stuck_after)
 
 
 def _namespaces_in_use(jobs: list[Json], namespaces: list[Json]) -> list[str]:

@@ -15,11 +15,11 @@ from multimirror.api import (
     SpecError,
     WorkerClusterSpec,
 )
+from multimirror.api.placement import cluster_of, is_held
 from multimirror.batch import Json, find_condition, is_finished
 from multimirror.cli.doctor.findings import Finding, fault, ok, warning
 from multimirror.cli.rows import Around, is_ours, why
 from multimirror.kube import key_of
-from multimirror.mirror import cluster_of, is_held
 
 SKEW_WARNING: Final = 5.0
 SKEW_FAULT: Final = 30.0

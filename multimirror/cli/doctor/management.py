@@ -10,15 +10,15 @@ from typing import Final
 import orjson
 from cryptography import x509
 
-from multimirror.admission.registration import CONFIGURATIONS, DEFAULTED, LABELLED, covers
+from multimirror.admission.registration import DEFAULTED, LABELLED, covers
 from multimirror.api import MANAGED_BY, QUEUE_LABEL, crds
 from multimirror.batch import Json, find_condition
-from multimirror.cli import kinds
 from multimirror.cli.dispatchers import START, dispatcher
 from multimirror.cli.doctor.findings import Finding, fault, ok, warning
 from multimirror.cli.doctor.judging import judge_skew, judge_version, skew
-from multimirror.cli.kinds import JOBS
-from multimirror.kube import ApiError, BadRequest, Client, Forbidden, Invalid, NotFound
+from multimirror.kube import ApiError, Client, resources
+from multimirror.kube.errors import BadRequest, Forbidden, Invalid, NotFound
+from multimirror.kube.resources import JOBS, MUTATING_WEBHOOKS
 
 SUBJECT: Final = "management"
 _INSTALL: Final = "`multimirror install` brings it up to date."
@@ -72,7 +72,7 @@ async def _kinds(client: Client) -> list[Finding]:
     for wanted in crds():
         name = wanted["metadata"]["name"]
         try:
-            live = await client.get(kinds.CRDS, name)
+            live = await client.get(resources.CRDS, name)
         except NotFound:
             found.append(fault("Kinds", SUBJECT, f"there is no CustomResourceDefinition {name}", _INSTALL))
             continue
@@ -91,7 +91,7 @@ async def _kinds(client: Client) -> list[Finding]:
 
 async def _namespace(client: Client, system: str) -> tuple[str, Finding]:
     try:
-        await client.get(kinds.NAMESPACES, system)
+        await client.get(resources.NAMESPACES, system)
     except NotFound:
         remedy = "`multimirror install` makes it, or name another with --system-namespace."
         return "default", fault("Namespace", SUBJECT, f"there is no namespace {system}", remedy)
@@ -116,7 +116,7 @@ async def _managed_by(client: Client, namespace: str) -> list[Finding]:
 
 async def _admission(client: Client, namespace: str, system: str) -> list[Finding]:
     try:
-        webhook: Json | None = await client.get(CONFIGURATIONS, "multimirror")
+        webhook: Json | None = await client.get(MUTATING_WEBHOOKS, "multimirror")
     except NotFound:
         webhook = None
     except Forbidden:
@@ -136,7 +136,7 @@ async def _admission(client: Client, namespace: str, system: str) -> list[Findin
 
 async def _policies(client: Client) -> bool:
     try:
-        listed = await client.list(kinds.MUTATING_POLICIES, label_selector="app.kubernetes.io/part-of=multimirror")
+        listed = await client.list(resources.MUTATING_POLICIES, label_selector="app.kubernetes.io/part-of=multimirror")
     except ApiError:
         return False
     return bool(listed.items)

@@ -8,14 +8,15 @@ from typing import Final
 
 from multimirror.api import CONNECTED, ORIGIN_LABEL, READY, SpecError, WorkerClusterSpec
 from multimirror.batch import Json, find_condition
-from multimirror.cli import kinds, tokens
+from multimirror.cli import tokens
 from multimirror.cli.doctor.findings import Finding, fault, ok, warning
 from multimirror.cli.doctor.judging import judge_copies, judge_end, judge_skew, minor
 from multimirror.cli.doctor.management import Clock, clock_of
-from multimirror.cli.kinds import JOBS
-from multimirror.kube import ApiError, Client, ConfigError, Connection, Forbidden, NotFound, Unauthorized
+from multimirror.kube import ApiError, Client, Connection, resources
+from multimirror.kube.errors import ConfigError, Forbidden, NotFound, Unauthorized
 from multimirror.kube.kubeconfig import Access, parse_strict
-from multimirror.workers.checking import Facts, check
+from multimirror.kube.resources import JOBS
+from multimirror.workers.probe import Facts, check
 
 _PATIENCE: Final = 10.0
 _OLD: Final = 4
@@ -91,7 +92,7 @@ async def _access(home: Home, name: str, spec: WorkerClusterSpec) -> tuple[Acces
         return warning("Credentials", subject, "its kubeconfig is a file in the dispatcher's pod: not checked", "")
     where = f"Secret {home.system}/{spec.secret.name}"
     try:
-        secret = await home.client.get(kinds.SECRETS, spec.secret.name, home.system)
+        secret = await home.client.get(resources.SECRETS, spec.secret.name, home.system)
     except NotFound:
         return fault("Credentials", subject, f"there is no {where}", anew)
     except Forbidden:
@@ -146,7 +147,7 @@ def _rights(subject: str, name: str, facts: Facts) -> Finding:
 
 
 async def _namespaces(client: Client, subject: str, spec: WorkerClusterSpec, home: Sequence[str]) -> list[Finding]:
-    there = {each["metadata"]["name"] for each in (await client.list(kinds.NAMESPACES)).items}
+    there = {each["metadata"]["name"] for each in (await client.list(resources.NAMESPACES)).items}
     if spec.namespaces is not None:
         missing = sorted(set(spec.namespaces.values()) - there)
         if missing:

@@ -8,7 +8,8 @@ from typing import Any, Final, Literal
 from multimirror.batch import Json
 from multimirror.cli import applying
 from multimirror.cli.installation.wanting import KINDS
-from multimirror.kube import Client, NotFound
+from multimirror.kube import Client
+from multimirror.kube.errors import NotFound
 
 FIELD_MANAGER: Final = "multimirror-install"
 _SERVERS_OWN: Final = ("managedFields", "resourceVersion", "generation", "creationTimestamp", "uid")

@@ -15,11 +15,12 @@ from multimirror.batch import Json, is_finished
 from multimirror.batch.times import format_time
 from multimirror.cli.errors import CommandError
 from multimirror.cli.reaching import reach
-from multimirror.kube import Client, Conflict, Gone, NotFound, Resource, TimedOut, Unreachable, key_of
-from multimirror.mirror.endings import with_ending
-from multimirror.workers import JOBS, identity_of
+from multimirror.kinds.job.endings import with_ending
+from multimirror.kube import Client, key_of
+from multimirror.kube.errors import Conflict, Gone, NotFound, TimedOut, Unreachable
+from multimirror.kube.resources import CRON_JOBS, JOBS
+from multimirror.workers import identity_of
 
-CRON_JOBS: Final = Resource("batch", "v1", "cronjobs", "CronJob")
 _PAGE: Final = 500
 _TRIES: Final = 10
 _REASON: Final = "Uninstalled"

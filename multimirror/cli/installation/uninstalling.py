@@ -20,7 +20,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from multimirror.batch import ORIGIN_LABEL, Json
+from multimirror.api import ORIGIN_LABEL
+from multimirror.batch import Json
 from multimirror.cli.admitting import SECRET
 from multimirror.cli.dispatchers import LEASE
 from multimirror.cli.errors import CommandError
@@ -28,7 +29,8 @@ from multimirror.cli.installation import leftovers
 from multimirror.cli.installation.applying import Outcome, find, gone, remove
 from multimirror.cli.installation.installing import helm_release, ours
 from multimirror.cli.installation.wanting import Component, called, everything
-from multimirror.kube import Client, KubeError, NotFound, Resource
+from multimirror.kube import Client, KubeError, Resource
+from multimirror.kube.errors import NotFound
 
 _ADMISSION: Final = (
     "MutatingWebhookConfiguration",

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
 from multimirror.batch import Json
-from multimirror.cli import kinds
 from multimirror.cli.manifests import manifest
+from multimirror.kube import resources
 
 Admission = Literal["webhook", "policies", "none"]
 Component = Literal["dispatcher", "builtin-controller"]
@@ -23,22 +23,22 @@ PART_OF: Final = "app.kubernetes.io/part-of"
 KINDS: Final = {
     resource.kind: resource
     for resource in (  # in the order of installation: what is needed first comes first
-        kinds.NAMESPACES,
-        kinds.CRDS,
-        kinds.ACCOUNTS,
-        kinds.CLUSTER_ROLES,
-        kinds.CLUSTER_ROLE_BINDINGS,
-        kinds.ROLES,
-        kinds.ROLE_BINDINGS,
-        kinds.NETWORK_POLICIES,
-        kinds.DISRUPTION_BUDGETS,
-        kinds.SERVICES,
-        kinds.DEPLOYMENTS,
-        kinds.VALIDATING_POLICIES,
-        kinds.VALIDATING_POLICY_BINDINGS,
-        kinds.MUTATING_POLICIES,
-        kinds.MUTATING_POLICY_BINDINGS,
-        kinds.MUTATING_WEBHOOKS,
+        resources.NAMESPACES,
+        resources.CRDS,
+        resources.SERVICE_ACCOUNTS,
+        resources.CLUSTER_ROLES,
+        resources.CLUSTER_ROLE_BINDINGS,
+        resources.ROLES,
+        resources.ROLE_BINDINGS,
+        resources.NETWORK_POLICIES,
+        resources.DISRUPTION_BUDGETS,
+        resources.SERVICES,
+        resources.DEPLOYMENTS,
+        resources.VALIDATING_POLICIES,
+        resources.VALIDATING_POLICY_BINDINGS,
+        resources.MUTATING_POLICIES,
+        resources.MUTATING_POLICY_BINDINGS,
+        resources.MUTATING_WEBHOOKS,
     )
 }
 """All kinds that there are in deploy/manifests."""

@@ -18,13 +18,11 @@ import pytest_asyncio
 from clusters.background import BackgroundFleet
 from clusters.fleet import FleetOptions
 from multimirror.api import MIRROR_QUEUES, crds
-from multimirror.kube import AlreadyExists, ApiError, Client, Connection, NotFound, Resource
+from multimirror.kube import ApiError, Client, Connection, Resource
+from multimirror.kube.errors import AlreadyExists, NotFound
+from multimirror.kube.resources import CRDS, CRON_JOBS, JOBS, NAMESPACES
 
 Object = dict[str, Any]
-JOBS = Resource("batch", "v1", "jobs", "Job")
-CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob")
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-CRDS = Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -14,9 +14,10 @@ import yaml
 
 from clusters.local.binaries import BinariesMissingError, find_kubectl
 from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, MirrorQueueSpec, SpecError, WorkerClusterSpec
-from multimirror.kube import Invalid, Resource
+from multimirror.kube.errors import Invalid
+from multimirror.kube.resources import CRON_JOBS, JOBS
 from tests.documents import blocks, documents
-from tests.e2e.admission.conftest import JOBS, Object, Server, our_object, unique
+from tests.e2e.admission.conftest import Object, Server, our_object, unique
 
 SECRET = {"secret": {"name": "east"}}
 RESOURCES = {"WorkerCluster": WORKER_CLUSTERS, "MirrorQueue": MIRROR_QUEUES}
@@ -93,7 +94,6 @@ async def test_an_object_that_says_everything_is_stored_as_it_is(server: Server,
     READERS[kind](made)
 
 
-CRON_JOBS = Resource("batch", "v1", "cronjobs", "CronJob")
 EXAMPLES = [
     pytest.param(example, id=f"{block} {example['kind']}")
     for file in documents()

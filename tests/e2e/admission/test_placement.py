@@ -25,10 +25,11 @@ from multimirror.api import (
     QUEUE_LABEL,
 )
 from multimirror.cli.applying import apply, apply_all
-from multimirror.cli.kinds import ACCOUNTS
 from multimirror.cli.manifests import manifest
-from multimirror.kube import ApiError, Client, Connection, Forbidden
-from tests.e2e.admission.conftest import JOBS, Object, Server, a_job, a_namespace, unique
+from multimirror.kube import ApiError, Client, Connection
+from multimirror.kube.errors import Forbidden
+from multimirror.kube.resources import JOBS, SERVICE_ACCOUNTS
+from tests.e2e.admission.conftest import Object, Server, a_job, a_namespace, unique
 from tests.e2e.admission.test_webhook import admission
 from tests.e2e.installation.processes import token
 
@@ -81,7 +82,7 @@ async def people(cluster: BackgroundFleet, server: Server) -> AsyncIterator[Peop
     async with contextlib.AsyncExitStack() as stack:
         clients = {}
         for account in ("tenant", "dispatcher"):
-            await server.client.create(ACCOUNTS, {"metadata": {"name": account}}, namespace)
+            await server.client.create(SERVICE_ACCOUNTS, {"metadata": {"name": account}}, namespace)
             assert isinstance(cluster.management, LocalCluster)
             config = cluster.management.kubeconfig_with_token(await token(server.client, account, namespace))
             clients[account] = await stack.enter_async_context(Client(Connection.from_kubeconfig(config)))

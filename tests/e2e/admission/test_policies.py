@@ -24,17 +24,10 @@ from multimirror.api import (
     PRIORITY_LABEL,
     QUEUE_LABEL,
 )
-from multimirror.kube import ApiError, Client, Connection, Forbidden, Resource
-from tests.e2e.admission.conftest import (
-    JOBS,
-    Object,
-    a_job,
-    a_job_of,
-    a_namespace,
-    a_queue,
-    define,
-    refusal,
-)
+from multimirror.kube import ApiError, Client, Connection, Resource
+from multimirror.kube.errors import Forbidden
+from multimirror.kube.resources import JOBS
+from tests.e2e.admission.conftest import Object, a_job, a_job_of, a_namespace, a_queue, define, refusal
 
 pytestmark = [
     pytest.mark.cluster_kind("local"),

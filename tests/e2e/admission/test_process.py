@@ -17,9 +17,11 @@ from faults.record import MANAGEMENT
 from faults.stage import DISPATCHER
 from multimirror.admission import PATH
 from multimirror.api import CLUSTER_ANNOTATION, MIRROR_QUEUES, QUEUE_LABEL, WORKER_CLUSTERS
-from multimirror.kube import Client, Connection, Forbidden
-from tests.e2e.admission.conftest import JOBS, NAMESPACES, a_job, our_object
-from tests.e2e.dispatching import SECRETS, SYSTEM, condition, running_fleet, secret, until
+from multimirror.kube import Client, Connection
+from multimirror.kube.errors import Forbidden
+from multimirror.kube.resources import JOBS, NAMESPACES, SECRETS
+from tests.e2e.admission.conftest import a_job, our_object
+from tests.e2e.dispatching import SYSTEM, condition, running_fleet, secret, until
 from tests.e2e.history import History, rules_of
 
 pytestmark = pytest.mark.timeout(300)

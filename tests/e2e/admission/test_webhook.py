@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from multimirror.admission import PATH, AdmissionServer, Registration, Schedule, Service, Webhook
-from multimirror.admission.registration import CONFIGURATIONS, covers
+from multimirror.admission.registration import covers
 from multimirror.admission.server import REVIEWS
-from multimirror.admission.webhook import SECRETS
 from multimirror.api import (
     ATTEMPT_ANNOTATION,
     CLUSTER_ANNOTATION,
@@ -26,10 +25,10 @@ from multimirror.api import (
     PRIORITY_LABEL,
     QUEUE_LABEL,
 )
-from multimirror.kube import ApiError, Client, Forbidden, Informer, NotFound, ServerError
+from multimirror.kube import ApiError, Client, Informer
+from multimirror.kube.errors import Forbidden, NotFound, ServerError
+from multimirror.kube.resources import JOBS, MUTATING_WEBHOOKS, NAMESPACES, SECRETS
 from tests.e2e.admission.conftest import (
-    JOBS,
-    NAMESPACES,
     Object,
     Server,
     a_job,
@@ -115,7 +114,7 @@ class Admission:
         return "managedBy" in made["spec"]
 
     async def configuration(self) -> Object:
-        return await self.client.get(CONFIGURATIONS, self.name)
+        return await self.client.get(MUTATING_WEBHOOKS, self.name)
 
     async def secret(self) -> Object:
         return await self.client.get(SECRETS, self.at[1], self.at[0])
@@ -148,7 +147,7 @@ async def admission(
             for replica in found.replicas:  # nobody must put the configuration back
                 await replica.webhook.__aexit__(None, None, None)
             with contextlib.suppress(NotFound):
-                await client.delete(CONFIGURATIONS, found.name)
+                await client.delete(MUTATING_WEBHOOKS, found.name)
             async with asyncio.timeout(60):
                 while await is_called(found):
                     await asyncio.sleep(0.02)
@@ -393,7 +392,7 @@ async def test_the_registration_is_put_right_and_what_others_added_stays(server:
         changed["metadata"].setdefault("annotations", {})["theirs"] = "stays"
         changed["webhooks"][0]["failurePolicy"] = "Ignore"
         changed["webhooks"][1]["clientConfig"]["caBundle"] = "eA=="
-        await server.client.replace(CONFIGURATIONS, changed, field_manager="somebody")
+        await server.client.replace(MUTATING_WEBHOOKS, changed, field_manager="somebody")
         async with asyncio.timeout(60):
             while (found := await hook.configuration())["webhooks"] != before["webhooks"]:
                 await asyncio.sleep(0.02)
@@ -436,6 +435,6 @@ async def test_a_registration_by_service_is_accepted(server: Server) -> None:
     name = unique("by-service")
     registration = Registration(name=name, service=Service("multimirror-system", "multimirror-admission"))
     wanted = registration.configuration(b"")
-    made = await server.client.create(CONFIGURATIONS, wanted, dry_run=True)
+    made = await server.client.create(MUTATING_WEBHOOKS, wanted, dry_run=True)
     assert covers(made["webhooks"][0]["clientConfig"]["service"], wanted["webhooks"][0]["clientConfig"]["service"])
     assert [(each["failurePolicy"], each["timeoutSeconds"]) for each in made["webhooks"]] == [("Fail", 2), ("Fail", 2)]

@@ -20,11 +20,11 @@ from aiohttp import web
 from clusters.background import BackgroundFleet
 from clusters.local.ports import free_ports
 from multimirror.admission import PATH
-from multimirror.admission.registration import CONFIGURATIONS
 from multimirror.cli import main
 from multimirror.cli.dispatchers import LEASE
-from multimirror.cli.kinds import LEASES
-from multimirror.kube import Client, Connection, NotFound
+from multimirror.kube import Client, Connection
+from multimirror.kube.errors import NotFound
+from multimirror.kube.resources import LEASES, MUTATING_WEBHOOKS
 from tests.e2e.dispatching import SYSTEM, running_fleet
 from tests.e2e.history import witnessed
 
@@ -155,7 +155,7 @@ async def _up(operator: Operator, process: "subprocess.Popen[bytes]", port: int)
             assert process.poll() is None
             with contextlib.suppress(NotFound):
                 lease = await client.get(LEASES, LEASE, SYSTEM)
-                configuration = await client.get(CONFIGURATIONS, "multimirror")
+                configuration = await client.get(MUTATING_WEBHOOKS, "multimirror")
                 urls = [each["clientConfig"].get("url", "") for each in configuration["webhooks"]]
                 if lease["spec"].get("holderIdentity") == f"dispatcher-{port}" and all(
                     f":{port}/" in url for url in urls

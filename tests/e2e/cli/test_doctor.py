@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import yaml
 
-from multimirror.admission.registration import CONFIGURATIONS
 from multimirror.api import (
     DEFAULT_QUEUE_LABEL,
     MIRROR_QUEUES,
@@ -21,11 +20,12 @@ from multimirror.api import (
     WORKER_CLUSTERS,
     crds,
 )
-from multimirror.cli import kinds
-from multimirror.kube import Client, Conflict
+from multimirror.kube import Client, resources
+from multimirror.kube.errors import Conflict
+from multimirror.kube.resources import JOBS, MUTATING_WEBHOOKS, NAMESPACES, SECRETS
 from multimirror.workers import identity_of
 from tests.e2e.cli.operating import Operator, embedded_only, proxied, real_only, says, through
-from tests.e2e.dispatching import JOBS, NAMESPACES, PATIENCE, SECRETS, SYSTEM, a_job
+from tests.e2e.dispatching import PATIENCE, SYSTEM, a_job
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -111,7 +111,7 @@ def test_faults_1_and_2_the_dispatcher_does_not_run_and_its_webhook_does_not_ans
 
 @embedded_only
 def test_fault_3_the_webhook_is_not_registered_and_a_job_slips_through(stopped: Operator) -> None:
-    _do(stopped, lambda client: client.delete(CONFIGURATIONS, "multimirror"))
+    _do(stopped, lambda client: client.delete(MUTATING_WEBHOOKS, "multimirror"))
     finds(stopped, "Admission", "management", "neither webhook nor policies are there")
     job = a_job("stray", queue="batch")
     del job["spec"]["managedBy"]
@@ -124,10 +124,10 @@ def test_fault_4_the_webhooks_ca_is_another(stopped: Operator) -> None:
     server = yaml.safe_load(stopped.files["worker-1"].read_text())["clusters"][0]["cluster"]["server"]
 
     async def elsewhere(client: Client) -> None:
-        live = await client.get(CONFIGURATIONS, "multimirror")
+        live = await client.get(MUTATING_WEBHOOKS, "multimirror")
         for webhook in live["webhooks"]:
             webhook["clientConfig"]["url"] = f"{server}/admit"  # whose certificate is signed by somebody else
-        await client.replace(CONFIGURATIONS, live)
+        await client.replace(MUTATING_WEBHOOKS, live)
 
     _do(stopped, elsewhere)
     finds(stopped, "Certificates", "management", "the webhook's CA is not current")
@@ -138,15 +138,15 @@ def test_fault_5_a_definition_is_that_of_another_version(fleet: Operator) -> Non
 
     async def age(client: Client) -> None:
         while True:
-            live = await client.get(kinds.CRDS, wanted["metadata"]["name"])
+            live = await client.get(resources.CRDS, wanted["metadata"]["name"])
             del live["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["fence"]
             with contextlib.suppress(Conflict):
-                await client.replace(kinds.CRDS, live)
+                await client.replace(resources.CRDS, live)
                 return
 
     async def renew(client: Client) -> None:
         await client.patch(
-            kinds.CRDS, wanted["metadata"]["name"], wanted, patch_type="apply", field_manager="test", force=True
+            resources.CRDS, wanted["metadata"]["name"], wanted, patch_type="apply", field_manager="test", force=True
         )
 
     _do(fleet, age)
@@ -236,7 +236,7 @@ def test_fault_12_jobs_are_to_go_to_a_namespace_that_is_not_there(fleet: Operato
 @real_only
 def test_fault_13_the_account_of_a_worker_lost_its_rights(fleet: Operator) -> None:
     binding = "multimirror-worker-jobs"
-    _do(fleet, lambda client: client.delete(kinds.CLUSTER_ROLE_BINDINGS, binding), "worker-1")
+    _do(fleet, lambda client: client.delete(resources.CLUSTER_ROLE_BINDINGS, binding), "worker-1")
     finds(fleet, "Rights", "worker east", "the account may not list jobs.batch in all namespaces")
 
 

@@ -15,10 +15,11 @@ import pytest
 import yaml
 
 from multimirror.api import CLUSTER_ANNOTATION, MIRROR_QUEUES, QUEUE_LABEL, WORKER_CLUSTERS
-from multimirror.cli import kinds
-from multimirror.kube import Client, NotFound
+from multimirror.kube import Client, resources
+from multimirror.kube.errors import NotFound
+from multimirror.kube.resources import JOBS, SECRETS
 from tests.e2e.cli.operating import Operator, embedded_only, proxied, real_only, says, through
-from tests.e2e.dispatching import JOBS, PATIENCE, SECRETS, SYSTEM, a_job, cluster_of, finished, running, until
+from tests.e2e.dispatching import PATIENCE, SYSTEM, a_job, cluster_of, finished, running, until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -98,8 +99,8 @@ def test_a_cluster_becomes_a_worker_with_one_command_and_leaves_without_a_trace(
     assert now(operator, "management", WORKER_CLUSTERS, "solo") is None
     assert now(operator, "management", SECRETS, "worker-solo", SYSTEM) is None
     for resource, name in (
-        (kinds.CLUSTER_ROLES, "multimirror-worker"),
-        (kinds.CLUSTER_ROLE_BINDINGS, "multimirror-worker-jobs"),
+        (resources.CLUSTER_ROLES, "multimirror-worker"),
+        (resources.CLUSTER_ROLE_BINDINGS, "multimirror-worker-jobs"),
     ):
         assert now(operator, "worker-1", resource, name) is None
 
@@ -144,14 +145,14 @@ def test_namespaces_are_mapped_and_only_they_are_granted(operator: Operator) -> 
         {"name": "team-a", "workerNamespace": "team-a"},
         {"name": "team-b", "workerNamespace": "research"},
     ]
-    assert now(operator, "worker-1", kinds.ROLE_BINDINGS, "multimirror-worker-jobs", "research") is not None
-    assert now(operator, "worker-1", kinds.CLUSTER_ROLE_BINDINGS, "multimirror-worker-jobs") is None
+    assert now(operator, "worker-1", resources.ROLE_BINDINGS, "multimirror-worker-jobs", "research") is not None
+    assert now(operator, "worker-1", resources.CLUSTER_ROLE_BINDINGS, "multimirror-worker-jobs") is None
     operator.joined("solo", "worker-1", "--all-namespaces")
     narrowed = operator.joined("solo", "worker-1", "--namespaces", "team-a")
     assert "an earlier join granted every namespace (clusterrolebinding multimirror-worker-jobs)" in narrowed.out
     left = operator.says("leave", "solo", "--cleanup", "--kubeconfig", operator.worker())
     assert left.code == 0, left
-    assert now(operator, "worker-1", kinds.ROLE_BINDINGS, "multimirror-worker-jobs", "research") is None
+    assert now(operator, "worker-1", resources.ROLE_BINDINGS, "multimirror-worker-jobs", "research") is None
 
 
 @real_only
@@ -182,7 +183,7 @@ def test_the_management_cluster_can_be_its_own_worker_and_keeps_its_account(oper
     assert refused.code == 4
     assert "self is the management cluster itself" in refused.err
     assert operator.says("leave", "self").code == 0
-    assert now(operator, "management", kinds.ACCOUNTS, "multimirror", SYSTEM) is not None
+    assert now(operator, "management", resources.SERVICE_ACCOUNTS, "multimirror", SYSTEM) is not None
 
 
 @embedded_only
@@ -388,14 +389,14 @@ async def _viewer(operator: Operator, path: Path) -> None:
         {"apiGroups": ["multimirror.dev"], "resources": ["*"], "verbs": ["get", "list", "watch"]},
     ]
     async with operator.client() as client:
-        await client.create(kinds.ACCOUNTS, {"metadata": {"name": "viewer"}}, TEAM)
-        await client.create(kinds.CLUSTER_ROLES, {"metadata": {"name": "viewer"}, "rules": rules})
+        await client.create(resources.SERVICE_ACCOUNTS, {"metadata": {"name": "viewer"}}, TEAM)
+        await client.create(resources.CLUSTER_ROLES, {"metadata": {"name": "viewer"}, "rules": rules})
         binding = {
             "metadata": {"name": "viewer"},
-            "roleRef": {"apiGroup": kinds.CLUSTER_ROLES.group, "kind": "ClusterRole", "name": "viewer"},
+            "roleRef": {"apiGroup": resources.CLUSTER_ROLES.group, "kind": "ClusterRole", "name": "viewer"},
             "subjects": [{"kind": "ServiceAccount", "name": "viewer", "namespace": TEAM}],
         }
-        await client.create(kinds.CLUSTER_ROLE_BINDINGS, binding)
+        await client.create(resources.CLUSTER_ROLE_BINDINGS, binding)
         token = await _token(client)
     config = yaml.safe_load(Path(operator.management).read_text())
     config["users"][0]["user"] = {"token": token}
@@ -404,5 +405,5 @@ async def _viewer(operator: Operator, path: Path) -> None:
 
 async def _token(client: Client) -> str:
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
-    answer = await client.request("POST", kinds.ACCOUNTS.path(TEAM, "viewer", "token"), body=body)
+    answer = await client.request("POST", resources.SERVICE_ACCOUNTS.path(TEAM, "viewer", "token"), body=body)
     return str(json.loads(answer.body)["status"]["token"])

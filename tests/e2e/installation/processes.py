@@ -17,10 +17,10 @@ import yaml
 from clusters.local import LocalCluster
 from clusters.local.ports import free_ports
 from multimirror.cli import main
-from multimirror.kube import Client, Resource
+from multimirror.kube import Client
+from multimirror.kube.resources import SERVICE_ACCOUNTS
 
 Json = dict[str, Any]
-ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 SYSTEM = "multimirror-system"
 # A container with a read-only root: whoever opens a file to write to it fails.
 READ_ONLY = """
@@ -64,7 +64,7 @@ async def token_of(admin: Client, account: str, namespace: str = SYSTEM) -> str:
 async def token(admin: Client, account: str, namespace: str) -> str:
     """From the API; whatever the account may do."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    answer = await admin.request("POST", ACCOUNTS.path(namespace, account, "token"), body=body)
+    answer = await admin.request("POST", SERVICE_ACCOUNTS.path(namespace, account, "token"), body=body)
     return str(json.loads(answer.body)["status"]["token"])
 
 

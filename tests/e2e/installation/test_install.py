@@ -16,8 +16,9 @@ from clusters.local.helm import find_helm
 from multimirror.cli.installation.applying import apply, find
 from multimirror.cli.installation.wanting import COMPONENTS, KINDS, Wanted, everything, identity, objects
 from multimirror.cli.manifests import manifest
-from multimirror.kube import ApiError, Client, NotFound
-from tests.e2e.dispatching import NAMESPACES
+from multimirror.kube import ApiError, Client
+from multimirror.kube.errors import NotFound
+from multimirror.kube.resources import NAMESPACES
 from tests.e2e.installation.processes import SYSTEM, Json, multimirror
 
 pytestmark = [pytest.mark.cluster_kind("local"), pytest.mark.timeout(300)]

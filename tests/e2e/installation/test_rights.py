@@ -17,8 +17,10 @@ from multimirror.admission import PATH
 from multimirror.api import ATTEMPT_ANNOTATION, MIRROR_QUEUES, QUEUE_LABEL, WORKER_CLUSTERS
 from multimirror.cli.installation.applying import apply
 from multimirror.cli.installation.wanting import Wanted, objects
-from multimirror.kube import Client, Connection, NotFound
-from tests.e2e.dispatching import EVENTS, JOBS, NAMESPACES, PODS, SECRETS, condition, secret, until
+from multimirror.kube import Client, Connection
+from multimirror.kube.errors import NotFound
+from multimirror.kube.resources import EVENTS, JOBS, NAMESPACES, PODS, SECRETS
+from tests.e2e.dispatching import condition, secret, until
 from tests.e2e.history import witnessed
 from tests.e2e.installation.processes import (
     SYSTEM,

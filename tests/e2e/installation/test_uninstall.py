@@ -15,9 +15,12 @@ from multimirror.admission import PATH, Registration
 from multimirror.api import MIRROR_QUEUES, ORIGIN_LABEL, WORKER_CLUSTERS
 from multimirror.cli.installation.applying import find
 from multimirror.cli.installation.wanting import KINDS, Wanted, identity, objects
-from multimirror.dispatch import Dispatcher, DispatcherOptions
-from multimirror.kube import Client, Connection, NotFound, ServerError
-from tests.e2e.dispatching import JOBS, NAMESPACES, PODS, SECRETS, a_job, condition, secret, until
+from multimirror.dispatcher import Dispatcher
+from multimirror.kube import Client, Connection
+from multimirror.kube.errors import NotFound, ServerError
+from multimirror.kube.resources import JOBS, NAMESPACES, PODS, SECRETS
+from multimirror.options import DispatcherOptions
+from tests.e2e.dispatching import a_job, condition, secret, until
 from tests.e2e.history import rules_of, witnessed
 from tests.e2e.installation.processes import SYSTEM, Json, multimirror
 

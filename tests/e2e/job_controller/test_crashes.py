@@ -11,7 +11,8 @@ import pytest
 from builtin_controller import JobController
 from multimirror.batch import Json
 from multimirror.kube import Client
-from tests.e2e.job_controller.world import JOBS, World
+from multimirror.kube.resources import JOBS
+from tests.e2e.job_controller.world import World
 
 pytestmark = pytest.mark.timeout(600)
 When = Literal["before", "after"]

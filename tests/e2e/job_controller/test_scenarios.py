@@ -9,12 +9,12 @@ import pytest
 from clusters.background import BackgroundFleet
 from multimirror.batch import Json
 from multimirror.kube import Resource
-from tests.e2e.job_controller.world import EVENTS, FINALIZER, INDEX, JOBS, NAMESPACES, PODS, World
+from multimirror.kube.resources import CONFIG_MAPS, EVENTS, JOBS, NAMESPACES, PODS
+from tests.e2e.job_controller.world import FINALIZER, INDEX, World
 
 pytestmark = pytest.mark.timeout(180)
 SUCCESS = [("SuccessCriteriaMet", "True", "CompletionsReached"), ("Complete", "True", "CompletionsReached")]
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 FOREVER = {"never-finish": "true"}
 
 

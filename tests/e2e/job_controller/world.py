@@ -8,12 +8,9 @@ from typing import Any, Self
 
 from builtin_controller import JobController, Options
 from multimirror.batch import Json, is_finished
-from multimirror.kube import Change, Client, Informer, Resource
+from multimirror.kube import Change, Client, Informer
+from multimirror.kube.resources import EVENTS, JOBS, NAMESPACES, PODS
 
-JOBS = Resource("batch", "v1", "jobs", "Job")
-PODS = Resource("", "v1", "pods", "Pod")
-EVENTS = Resource("", "v1", "events", "Event")
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 FINALIZER = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
 NODE = "node.multimirror.dev/"

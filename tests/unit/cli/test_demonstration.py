@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, QUEUE_LABEL
-from multimirror.batch import ATTEMPT_LABEL
+from multimirror.api import ATTEMPT_ANNOTATION, ATTEMPT_LABEL, CLUSTER_ANNOTATION, QUEUE_LABEL
 from multimirror.cli.demonstration.scene import Phase, Scene, happenings, read_job
 from multimirror.cli.demonstration.showing import drawing, is_live
 from multimirror.cli.demonstration.view import ASCII, UNICODE, Marks, frame, status_line

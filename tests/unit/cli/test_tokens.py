@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from multimirror.cli.tokens import ends, kubeconfig_in, secret_of, self_contained
-from multimirror.kube import ConfigError
+from multimirror.kube.errors import ConfigError
 from multimirror.kube.kubeconfig import Access, parse_strict
 
 HERE = Access(context="c", server="https://east:6443", ca=b"-----BEGIN CERTIFICATE-----", client_certificate=b"x")

@@ -13,15 +13,15 @@ from prometheus_client import REGISTRY
 
 import builtin_controller.metrics
 import multimirror.admission.server
-import multimirror.dispatch.metrics
 import multimirror.kube.metrics
+import multimirror.observe.metrics
 
 FILES = Path(__file__).parents[3] / "deploy" / "helm" / "multimirror" / "files"
 DOCS = Path(__file__).parents[3] / "docs"
 MODULES = (
     builtin_controller.metrics,
     multimirror.admission.server,
-    multimirror.dispatch.metrics,
+    multimirror.observe.metrics,
     multimirror.kube.metrics,
 )
 LABELS_OF_PROMETHEUS = {"job", "instance", "pod", "namespace", "le"}

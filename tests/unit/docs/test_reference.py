@@ -40,7 +40,7 @@ def keyword(call: ast.Call, name: str) -> ast.expr | None:
 
 def said_in_events() -> set[str]:
     found = set()
-    for name, call in calls("dispatch", "mirror"):
+    for name, call in calls("reconcile", "scheduling", "kinds"):
         if name in EVENT_CALLS and len(call.args) > EVENT_CALLS[name]:
             found |= set(text(call.args[EVENT_CALLS[name]]))
     return found
@@ -48,7 +48,7 @@ def said_in_events() -> set[str]:
 
 def said_of_waiting() -> set[str]:
     found = set()
-    for name, call in calls("dispatch"):
+    for name, call in calls("scheduling"):
         if name == "Explanation":
             found |= set(text(call.args[2] if len(call.args) > 2 else keyword(call, "reason")))
     return found

@@ -7,10 +7,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from multimirror.kube import Client, Resource
+from multimirror.kube.resources import NODES
 from tests.unit.kube.servers import THINGS, Seen, Server, Wire, a_list, a_thing, running
 from tests.unit.kube.virtual_time import virtual_time
-
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,14 @@ import pytest
 import trustme
 import uvloop
 
-from multimirror.kube import (
+from multimirror.kube import ApiError, Client, Connection
+from multimirror.kube.connection import tls_context
+from multimirror.kube.credentials import Static, TokenFile
+from multimirror.kube.errors import (
     AlreadyExists,
-    ApiError,
     BadAnswer,
     Cause,
-    Client,
     Conflict,
-    Connection,
     Forbidden,
     Gone,
     Invalid,
@@ -31,8 +31,6 @@ from multimirror.kube import (
     Unauthorized,
     Unreachable,
 )
-from multimirror.kube.connection import tls_context
-from multimirror.kube.credentials import Static, TokenFile
 from tests.unit.kube.servers import THINGS, Seen, Server, Wire, a_list, a_thing, running, status
 from tests.unit.kube.virtual_time import virtual_time
 

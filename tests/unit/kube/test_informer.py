@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from multimirror.kube import Change, Client, Informer, Informers, compact
+from multimirror.kube import Change, Client, Informer
+from multimirror.kube.informers import Informers
+from multimirror.kube.trimming import compact
 from tests.unit.kube.servers import THINGS, Seen, Server, Things, Wire, a_list, a_thing, running, status
 from tests.unit.kube.virtual_time import virtual_time
 

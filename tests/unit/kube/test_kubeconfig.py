@@ -11,7 +11,8 @@ import pytest
 import trustme
 import yaml
 
-from multimirror.kube import Client, ConfigError, Connection, Unauthorized
+from multimirror.kube import Client, Connection
+from multimirror.kube.errors import ConfigError, Unauthorized
 from tests.unit.kube.servers import THINGS, Seen, Server, Wire, a_thing, status
 
 CA = trustme.CA()

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from multimirror.kube import Client, LeaderElector, LeadershipLost
+from multimirror.kube import Client, LeaderElector
+from multimirror.kube.errors import LeadershipLost
 from tests.unit.kube.servers import THINGS, Seen, Server, Things, Wire, running
 from tests.unit.kube.virtual_time import virtual_time
 

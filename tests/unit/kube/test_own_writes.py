@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from multimirror.kube import Client, Informer, OwnWrites
+from multimirror.kube import Client, Informer
+from multimirror.kube.own_writes import OwnWrites
 from tests.unit.kube.servers import THINGS, Things, running
 from tests.unit.kube.virtual_time import virtual_time
 

@@ -14,7 +14,10 @@ from pathlib import Path
 import pytest
 import structlog
 
-from multimirror.kube import Client, Connection, Controller, HealthServer, Informer, NotFound, configure_logging
+from multimirror.kube import Client, Connection, Controller, Informer
+from multimirror.kube.errors import NotFound
+from multimirror.kube.health import HealthServer
+from multimirror.kube.logs import configure_logging
 from tests.unit.kube.servers import THINGS, Server, Things, status
 
 
@@ -161,7 +164,8 @@ def test_logs_for_people_are_readable(capsys: pytest.CaptureFixture[str]) -> Non
 
 PROGRAM = """
 import asyncio, sys
-from multimirror.kube import configure_logging, run
+from multimirror.kube import run
+from multimirror.kube.logs import configure_logging
 
 async def main(stop):
     configure_logging("text")

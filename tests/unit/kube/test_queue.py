@@ -6,7 +6,9 @@ import itertools
 import pytest
 from structlog.testing import capture_logs
 
-from multimirror.kube import BULK, LIVE, Controller, NotYet, QueueClosed, RequeueAfter, TerminalError, WorkQueue
+from multimirror.kube import Controller, RequeueAfter, WorkQueue
+from multimirror.kube.controller import NotYet, TerminalError
+from multimirror.kube.queue import BULK, LIVE, QueueClosed
 from tests.unit.kube.virtual_time import virtual_time
 
 

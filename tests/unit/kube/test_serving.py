@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from multimirror.kube import HealthServer, serve
+from multimirror.kube.health import HealthServer
+from multimirror.kube.serving import serve
 from tests.unit.kube.test_process import fetch
 
 

@@ -1,0 +1,1 @@
+"""batch/v1 Job: its copy, its mirrored status, its fence, and the endings that no worker tells."""

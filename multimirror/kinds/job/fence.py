@@ -1,0 +1,104 @@
+"""The fence: a copy that is cut off from us ends by itself, so that the Job may run elsewhere and never in two places.
+
+A Job that was assigned by a queue with a fence carries its lease (an annotation, written with the assignment: whoever
+comes after us, and whatever becomes of the queue, knows it). Its copy gets an activeDeadlineSeconds that is never
+further away than the lease, and is pushed forward about twice in a lease while there is contact. Without contact the
+worker's own Job controller ends the copy with DeadlineExceeded; a lease, a grace and the pods' own time to stop after
+the contact was lost, the Job may move. A user's own deadline holds: when it is nearer, it is the copy's.
+
+Which clocks count. A deadline runs from the copy's startTime, on the worker's clock; how long the copy has run is
+reckoned on that clock too (see Heartbeat.clock_ahead, which errs towards an earlier end). Since when there is no
+contact is reckoned on ours. Between the two only durations are compared.
+
+Leases are given only while the WorkerCluster's status says Connected: so the moment at which it says the opposite is
+after the last lease that anybody gave, and is still known after a restart.
+
+Not guaranteed: a worker whose own Job controller does not run, or starts a new copy later than the grace, or whose
+nodes are cut off from it, keeps its pods for longer.
+"""
+
+import zlib
+from typing import Final
+
+from multimirror.api.placement import Copy, lease_of
+from multimirror.batch import Json, find_condition
+from multimirror.batch.times import seconds_of
+
+_TOLERANCE: Final = 2.0
+"""The worker's clock is known to about a second; a deadline is not taken back for less than this."""
+_STOP_SECONDS: Final = 30
+"""A pod's terminationGracePeriodSeconds, where it does not say."""
+
+
+def first_deadline(job: Json) -> int | None:
+    """The activeDeadlineSeconds of a new copy."""
+    return _nearer(job["spec"].get("activeDeadlineSeconds"), lease_of(job))
+
+
+def deadline(job: Json, copy: Copy, now_there: float) -> tuple[int | None, float | None]:
+    """The activeDeadlineSeconds that the copy should have now, and in how many seconds that may be another one."""
+    lease, users = lease_of(job), job["spec"].get("activeDeadlineSeconds")
+    if lease is None:
+        return users, None
+    ran = _ran(copy.job, now_there)
+    furthest = int(ran) + lease
+    if users is not None and users <= furthest:
+        return users, None
+    current = copy.job["spec"].get("activeDeadlineSeconds")
+    least = lease * _share(copy.uid)
+    if current is None or not least < current - ran <= lease + _TOLERANCE:
+        current = furthest
+    return current, max(0.0, current - ran - least) + 0.1 if _runs(copy.job) else None
+
+
+def may_resume(copy: Copy) -> bool:
+    """Whether the worker has noticed that the copy was suspended: only then its time starts anew when it is resumed."""
+    return _suspended(copy.job)
+
+
+def fenced_out(job: Json, status: Json) -> bool:
+    """Whether the copy with this status was ended by its lease, and not by a deadline of its user."""
+    if lease_of(job) is None:
+        return False
+    conditions = status.get("conditions") or ()
+    ends = (find_condition(conditions, "FailureTarget"), find_condition(conditions, "Failed"))
+    end = next((c for c in ends if c is not None and c.get("status") == "True"), None)
+    if end is None or end.get("reason") != "DeadlineExceeded":
+        return False
+    users = job["spec"].get("activeDeadlineSeconds")
+    start = seconds_of(status.get("startTime"), 0.0)
+    return users is None or seconds_of(end.get("lastTransitionTime"), start) - start < users
+
+
+def safe_after(job: Json, grace: float) -> float:
+    """How many seconds after the last contact no pod of the Job runs there any more."""
+    lease = lease_of(job)
+    if lease is None:
+        return 0.0
+    stop = job["spec"]["template"]["spec"].get("terminationGracePeriodSeconds")
+    return lease + grace + (_STOP_SECONDS if stop is None else stop)
+
+
+def _ran(copy: Json, now_there: float) -> float:
+    """For how long its deadline has been running."""
+    if not _runs(copy):
+        return 0.0
+    return max(0.0, now_there - seconds_of(copy["status"]["startTime"], now_there))
+
+
+def _runs(copy: Json) -> bool:
+    return bool((copy.get("status") or {}).get("startTime")) and not _suspended(copy)
+
+
+def _suspended(copy: Json) -> bool:
+    condition = find_condition((copy.get("status") or {}).get("conditions") or (), "Suspended")
+    return condition is not None and condition.get("status") == "True"
+
+
+def _nearer(users: int | None, lease: int | None) -> int | None:
+    return min((each for each in (users, lease) if each is not None), default=None)
+
+
+def _share(uid: str) -> float:
+    """From 0.5 to 0.6: copies that were made together are not renewed together."""
+    return 0.5 + zlib.crc32(uid.encode()) % 1000 / 10_000

@@ -1,0 +1,1 @@
+"""What people and programs see: the status of our objects, explanations, metrics."""

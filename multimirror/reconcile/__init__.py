@@ -1,0 +1,1 @@
+"""What is to be done about one object and its copies (`decide`: pure), and the doing of it (`lanes`, `execute`)."""

@@ -1,0 +1,140 @@
+"""Jobs, copies and situations in a few words."""
+
+from typing import Any, Self
+
+from multimirror.api import (
+    ATTEMPT_ANNOTATION,
+    ATTEMPT_LABEL,
+    CLUSTER_ANNOTATION,
+    MANAGED_BY,
+    ORIGIN_LABEL,
+    ORIGIN_UID_LABEL,
+    QUEUE_LABEL,
+)
+from multimirror.api.placement import Copy
+
+Json = dict[str, Any]
+NOW = 1_800_000_000.0
+TIME = "2027-01-15T08:00:00Z"
+"""NOW, as the API writes it."""
+
+
+class Builder:
+    """`a_job("train").on("w1").started().job`."""
+
+    def __init__(self, name: str, uid: str) -> None:
+        self.job: Json = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {
+                "name": name,
+                "namespace": "team",
+                "uid": uid,
+                "resourceVersion": "1",
+                "labels": {QUEUE_LABEL: "q"},
+                "annotations": {},
+            },
+            "spec": {
+                "managedBy": MANAGED_BY,
+                "suspend": True,
+                "parallelism": 1,
+                "completions": 1,
+                "completionMode": "NonIndexed",
+                "template": {"metadata": {}, "spec": {"containers": [{"name": "c"}], "restartPolicy": "Never"}},
+            },
+            "status": {},
+        }
+
+    def on(self, worker: str, attempt: int = 1) -> Self:
+        """Assigned."""
+        self.job["metadata"]["annotations"] |= {CLUSTER_ANNOTATION: worker, ATTEMPT_ANNOTATION: str(attempt)}
+        self.job["spec"]["suspend"] = False
+        return self
+
+    def tried(self, attempt: int) -> Self:
+        """Assigned before, and not now."""
+        self.job["metadata"]["annotations"] |= {ATTEMPT_ANNOTATION: str(attempt)}
+        return self
+
+    def suspended(self) -> Self:
+        """By its user."""
+        self.job["spec"]["suspend"] = True
+        return self
+
+    def started(self) -> Self:
+        """One pod runs."""
+        self.job["status"] |= {
+            "startTime": TIME,
+            "active": 1,
+            "ready": 1,
+            "terminating": 0,
+            "uncountedTerminatedPods": {},
+        }
+        return self
+
+    def met(self, interim: str = "SuccessCriteriaMet") -> Self:
+        """Its end is announced."""
+        self.job["status"] |= {"startTime": TIME, "conditions": [_condition(interim)]}
+        return self
+
+    def finished(self, terminal: str = "Complete") -> Self:
+        """It has ended."""
+        interim = "SuccessCriteriaMet" if terminal == "Complete" else "FailureTarget"
+        self.job["status"] = {
+            "startTime": TIME,
+            "ready": 0,
+            "terminating": 0,
+            "uncountedTerminatedPods": {},
+            "conditions": [_condition(interim), _condition(terminal)],
+            **({"completionTime": TIME, "succeeded": 1} if terminal == "Complete" else {"failed": 1}),
+        }
+        return self
+
+    def run_here(self) -> Self:
+        """This cluster's own Job controller wrote to it."""
+        self.job["metadata"]["managedFields"] = [{"manager": "kube-controller-manager", "subresource": "status"}]
+        return self
+
+    def deleting(self) -> Self:
+        """It is on its way out."""
+        self.job["metadata"]["deletionTimestamp"] = TIME
+        return self
+
+    def spec(self, **fields: Any) -> Self:
+        """Otherwise."""
+        self.job["spec"] |= fields
+        return self
+
+
+def a_job(name: str = "train") -> Builder:
+    return Builder(name, f"uid-{name}")
+
+
+def a_copy(worker: str, attempt: int = 1, name: str = "train") -> "CopyBuilder":
+    return CopyBuilder(worker, attempt, name)
+
+
+class CopyBuilder(Builder):
+    """`a_copy("w1").started().copy`."""
+
+    def __init__(self, worker: str, attempt: int, name: str) -> None:
+        super().__init__(name, f"copy-{worker}-{attempt}")
+        self.worker = worker
+        labels = {ORIGIN_LABEL: "here", ORIGIN_UID_LABEL: f"uid-{name}", ATTEMPT_LABEL: str(attempt)}
+        self.job["metadata"]["labels"] = labels
+        del self.job["spec"]["managedBy"]
+        self.job["spec"]["suspend"] = False
+
+    def seen_on(self, worker: str) -> Self:
+        """The same object, under another name of its cluster."""
+        self.worker = worker
+        return self
+
+    @property
+    def copy(self) -> Copy:
+        """As decide wants it."""
+        return Copy(self.worker, self.job)
+
+
+def _condition(kind: str) -> Json:
+    return {"type": kind, "status": "True", "lastProbeTime": TIME, "lastTransitionTime": TIME, "reason": "R"}
