@@ -18,7 +18,7 @@ from multimirror.kinds.job.copy import make_copy
 from multimirror.kube import Client, EventRecorder, RequeueAfter, key_of
 from multimirror.kube.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from multimirror.kube.resources import JOBS
-from multimirror.observe import metrics
+from multimirror.reconcile import metrics
 from multimirror.reconcile.actions import CreateCopy, DeleteCopy, PatchStatus, Refuse, SyncCopy, Unassign, Warn
 from multimirror.reconcile.memory import Memory
 from multimirror.reconcile.originals import Originals
@@ -140,7 +140,7 @@ class WorkerActor:
             return self._refused(uid, error.message)
         session.writes(namespace).wrote(answer)
         metrics.CREATED.labels(self._worker.name).inc()
-        metrics.CREATE_SECONDS.labels(self._worker.name).observe(asyncio.get_running_loop().time() - started)
+        metrics.DISPATCH_SECONDS.labels(self._worker.name).observe(asyncio.get_running_loop().time() - started)
         _log.info("copy made", uid=uid, job=key_of(job), cluster=self._worker.name, attempt=action.attempt)
         return None
 

@@ -30,9 +30,9 @@ from multimirror.kube import ApiError, Client, Controller, EventRecorder, key_of
 from multimirror.kube.controller import NotYet
 from multimirror.kube.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound
 from multimirror.kube.resources import JOBS
-from multimirror.observe import metrics
 from multimirror.reconcile.memory import Memory
 from multimirror.reconcile.originals import Originals
+from multimirror.scheduling import metrics
 from multimirror.scheduling.candidates import Candidate, WorkerView
 from multimirror.scheduling.filters import Explanation
 from multimirror.scheduling.plan import Outcome, plan
