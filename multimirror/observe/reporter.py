@@ -22,7 +22,7 @@ from multimirror.kube import Client, KubeError, Resource
 from multimirror.observe import metrics
 from multimirror.options import DispatcherOptions
 from multimirror.reconcile.cache import Knowledge
-from multimirror.reconcile.execute import changes
+from multimirror.kube.patch import merge_patch
 from multimirror.scheduling.scheduler import Scheduler
 from multimirror.workers import Worker, conditions, merged_conditions
 
@@ -90,7 +90,7 @@ class Reporter:
 
     async def _write(self, resource: Resource, obj: Json, status: Json) -> None:
         before, name = obj.get("status") or {}, obj["metadata"]["name"]
-        patch = changes(before, status)
+        patch = merge_patch(before, status)
         key, current = f"{resource.plural}/{name}", obj["metadata"]["resourceVersion"]
         version, when = self._written.get(key, ("", 0.0))
         if not patch or version == current:
