@@ -19,10 +19,10 @@ from multimirror.batch import Json, Phase, phase
 from multimirror.batch.quantities import canonical
 from multimirror.batch.times import format_time, moment, seconds_of
 from multimirror.kube import Client, KubeError, Resource
+from multimirror.kube.patch import merge_patch
 from multimirror.observe import metrics
 from multimirror.options import DispatcherOptions
 from multimirror.reconcile.cache import Knowledge
-from multimirror.kube.patch import merge_patch
 from multimirror.scheduling.scheduler import Scheduler
 from multimirror.workers import Worker, conditions, merged_conditions
 

@@ -1,4 +1,5 @@
-"""The caches of the management cluster: our objects, their queues and namespaces, and what says how workers are reached.
+"""The caches of the management cluster: our objects, their queues and namespaces, and how workers are
+reached.
 
 Nothing here is asked of an API server, and nothing is written. Objects from the caches are shared: do not change them.
 """

@@ -127,7 +127,7 @@ def _fence_expired(obj: Json, state: ObservedState, cluster: str) -> list[Action
     if state.kind.is_suspended(obj):
         return _show_suspended(obj, state)  # its user stopped it meanwhile
     name = state.kind.resource.kind
-    problem = f"worker {cluster} had no contact for {fence_of(obj)} s, as long as the fence allows, and ended the {name} there"
+    problem = f"worker {cluster} had no contact for {fence_of(obj)} s and ended the {name} there, as the fence says"
     if state.policy.when_lost == "Fail":
         return _end(obj, state, cluster, reason="WorkerLost", message=problem)
     return [Unassign("FenceExpired", f"{problem}; it is started again")]
@@ -154,7 +154,9 @@ def _without_copy(obj: Json, state: ObservedState, cluster: str) -> list[Action]
     if any(c.worker != cluster for c in _within_reach(state.copies, state)):
         return []  # an earlier attempt's copy is still there; its deletion will be observed
     if state.namespace is None:
-        message = f"worker {cluster} takes no {kind.resource.kind}s from namespace {obj['metadata']['namespace']} any more"
+        message = (
+            f"worker {cluster} takes no {kind.resource.kind}s from namespace {obj['metadata']['namespace']} any more"
+        )
         return [Unassign("Refused", f"{message}, or into another namespace of its own")]
     if fence_of(obj) is not None and not state.contacts[cluster].recorded:
         return []  # that it is will be observed

@@ -26,6 +26,7 @@ class EventHandlers:
 
     def __init__(
         self,
+        *,
         management: ManagementCache,
         workers: Workers,
         observer: Observer,

@@ -46,9 +46,7 @@ _ASK_AGAIN_SECONDS: Final = 300.0
 class ManagementExecutor:
     """Writes to the management cluster."""
 
-    def __init__(
-        self, client: Client, originals: Originals, memory: Memory, announcements: Announcements
-    ) -> None:
+    def __init__(self, client: Client, originals: Originals, memory: Memory, announcements: Announcements) -> None:
         self._client, self._originals, self._memory, self._announcements = client, originals, memory, announcements
 
     async def patch_status(self, kind: Kind, obj: Json, action: PatchStatus) -> RequeueAfter | None:
@@ -160,9 +158,7 @@ class WorkerExecutor:
         _log.info("copy created", ref=str(ref), object=key_of(obj), cluster=self._name, attempt=action.attempt)
         return None
 
-    async def _there_already(
-        self, kind: Kind, obj: Json, copy: Json, action: CreateCopy
-    ) -> RequeueAfter | None:
+    async def _there_already(self, kind: Kind, obj: Json, copy: Json, action: CreateCopy) -> RequeueAfter | None:
         """A name that is taken: by our own call whose answer was lost, by an older copy, or by somebody else."""
         metadata, ref = copy["metadata"], ref_of(kind, obj)
         try:

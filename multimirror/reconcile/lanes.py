@@ -15,6 +15,7 @@ from multimirror.batch import Json
 from multimirror.kinds import Kind, Ref
 from multimirror.kube import Controller, RequeueAfter, WorkQueue, key_of
 from multimirror.kube.queue import LIVE
+from multimirror.kube.supervise import Supervisor
 from multimirror.options import DispatcherOptions
 from multimirror.reconcile.actions import (
     Action,
@@ -39,10 +40,11 @@ _YIELD_EVERY: Final = 20
 
 
 class Lanes:
-    """`run` the management lane; the workers' lanes live in its task group."""
+    """`run` the management lane; the workers' lanes live inside."""
 
     def __init__(
         self,
+        *,
         queue: WorkQueue[Ref],
         originals: Originals,
         workers: Workers,
@@ -60,7 +62,8 @@ class Lanes:
             "management", self._on_management, queue=queue, concurrency=options.concurrency
         )
         self._lanes: dict[str, Controller[Ref]] = {}
-        self._group: asyncio.TaskGroup | None = None
+        self._tasks: Supervisor | None = None
+        self._running: set[asyncio.Task[None]] = set()
         self._reconciled = 0
 
     def add(self, ref: Ref, *, priority: int = LIVE) -> None:
@@ -69,16 +72,18 @@ class Lanes:
 
     async def run(self) -> None:
         """Until stopped, or cancelled."""
-        async with asyncio.TaskGroup() as group:
-            self._group = group
+        async with Supervisor() as tasks:
+            self._tasks = tasks
             for worker in self._workers:
                 self.open(worker.name)
             try:
                 await self._management.run()
             finally:
-                self._group = None
+                self._tasks = None
                 for lane in self._lanes.values():
                     lane.stop()
+            if self._running:
+                await asyncio.wait(self._running)  # what they do comes to its end
 
     def stop(self) -> None:
         """Take up nothing more."""
@@ -90,7 +95,7 @@ class Lanes:
         """The worker's own lane; made when first needed, while we work."""
         if worker in self._lanes:
             return self._lanes[worker]
-        if self._group is None:
+        if self._tasks is None:
             return None
 
         async def reconcile(ref: Ref) -> RequeueAfter | None:
@@ -98,7 +103,9 @@ class Lanes:
 
         lane = Controller[Ref](f"worker {worker}", reconcile, concurrency=self._worker_concurrency)
         self._lanes[worker] = lane
-        self._group.create_task(lane.run(), name=f"lane of {worker}")
+        task = self._tasks.start(f"lane of {worker}", lane.run(), may_return=True)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
         return lane
 
     def close(self, worker: str) -> None:

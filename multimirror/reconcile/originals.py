@@ -1,4 +1,4 @@
-"""The objects of the management cluster that are ours, of every mirrored kind. Reads come from here, never from the API.
+"""The objects of the management cluster that are ours, of every mirrored kind. Reads come from here, not from the API.
 
 The API cannot select Jobs by managedBy, so all are watched; of those that are not ours nothing but the name is kept.
 """

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 import structlog
@@ -29,7 +29,7 @@ from multimirror.scheduling.announcements import Announcements
 from multimirror.scheduling.assignments import Assignment, Assignments
 from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
 from multimirror.scheduling.filters import PlacementDecision
-from multimirror.scheduling.plan import Placed, Step, Waits, plan
+from multimirror.scheduling.plan import Placed, Waits, plan
 
 _log = structlog.get_logger(__name__)
 _SLICE_SECONDS: Final = 0.005
@@ -169,9 +169,7 @@ class Scheduler:
             return
         self._drop(candidate.ref)
         fence = int(queue.fence.timeout) if queue.fence is not None else None
-        self._assignments.decide(
-            Assignment(candidate, step.decision, worker, namespace, attempt_of(obj) + 1, fence)
-        )
+        self._assignments.decide(Assignment(candidate, step.decision, worker, namespace, attempt_of(obj) + 1, fence))
         self._writers.queue.add(candidate.ref)
 
     def _keep_waiting(self, step: Waits, heads: dict[str, Waits], left: int) -> bool:
