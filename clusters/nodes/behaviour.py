@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from multimirror.batch import cron
+from clusters.jobapi import cron
 
 PREFIX: Final = "node.multimirror.dev/"
 _FOREVER: Final = float("inf")

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from multimirror.api.names import ATTEMPT_LABEL, ORIGIN_LABEL, ORIGIN_UID_LABEL, OUR_DOMAIN
-from multimirror.batch.defaults import (
+from multimirror.batch.labels import (
     CONTROLLER_UID_LABEL,
     JOB_NAME_LABEL,
     LEGACY_CONTROLLER_UID_LABEL,

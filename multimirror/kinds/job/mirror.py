@@ -19,9 +19,7 @@ from typing import Any, Final
 from multimirror.api.names import OUR_DOMAIN
 from multimirror.batch.conditions import COMPLETE, FAILED, FAILURE_TARGET, SUCCESS_CRITERIA_MET, SUSPENDED, is_finished
 from multimirror.batch.indexes import IndexFormatError, IndexSet
-from multimirror.batch.spec_rules import is_indexed
-from multimirror.batch.status_rules import is_elastic, validate_job_status
-from multimirror.batch.storage import stored_status
+from multimirror.batch.status_rules import is_elastic, is_indexed, stored_status, validate_job_status
 from multimirror.batch.times import canonical, earlier
 from multimirror.batch.types import Json, clone
 from multimirror.kinds.kind import Rejection

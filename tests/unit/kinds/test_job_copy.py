@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multimirror.batch import Json, prepare_job_create, stored_job, validate_job_create
+from clusters.jobapi import prepare_job_create, stored_job, validate_job_create
+from multimirror.batch import Json
 from multimirror.kinds import JOB, CopyOptions
 from tests.unit.batch.builders import T0, UID, a_job, a_stored_job
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clusters.jobapi.oracle import read_recording
 from multimirror.batch import IndexSet, Json, stored_status, validate_job_status
-from multimirror.batch.oracle import read_recording
 from multimirror.batch.times import format_time
 from multimirror.kinds import Rejection
 from multimirror.kinds.job.mirror import mirror_status

@@ -11,7 +11,7 @@ from typing import Final
 
 from rich.text import Text
 
-from multimirror.cli.demonstration.scene import ClusterView, Happening, JobView, Phase, Picture, Tone
+from clusters.demonstration.scene import ClusterView, Happening, JobView, Phase, Picture, Tone
 
 _WIDE: Final = 110
 _RIGHT: Final = 38

@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from multimirror.batch.oracle import main, read_recording, replay
+from clusters.jobapi.oracle import main, read_recording, replay
 
 DATA = Path(__file__).parents[2] / "data"
 

@@ -3,11 +3,11 @@
 from rich.console import Console
 from rich.text import Text
 
+from clusters.commands.trying import first_lines
+from clusters.demonstration.counting import INVARIANTS, Count
+from clusters.demonstration.scene import Scene
+from clusters.demonstration.workload import HOPELESS
 from clusters.place import Place
-from multimirror.cli.demonstration.counting import INVARIANTS, Count
-from multimirror.cli.demonstration.scene import Scene
-from multimirror.cli.demonstration.workload import HOPELESS
-from multimirror.cli.trying import first_lines
 
 
 def summary(console: Console, counted: Count, outage: float, scene: Scene, seconds: float) -> None:

@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from multimirror.cli.demonstration.scene import Happening, Scene, Tone
-from multimirror.cli.demonstration.view import ASCII, UNICODE, Marks, frame, status_line
+from clusters.demonstration.scene import Happening, Scene, Tone
+from clusters.demonstration.view import ASCII, UNICODE, Marks, frame, status_line
 
 _FRAME_SECONDS: Final = 0.1
 _CLOCK_SECONDS: Final = 1.0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multimirror.batch import cron
+from clusters.jobapi import cron
 
 NEW_YORK = ZoneInfo("America/New_York")
 

@@ -7,10 +7,10 @@ accepted as they are: the inner rules of volume sources, probes, affinity, secur
 
 from typing import Final
 
+from clusters.jobapi.metadata import validate_annotations
 from multimirror.batch import names
 from multimirror.batch.errors import FieldError, duplicate, forbidden, invalid, not_supported, required
 from multimirror.batch.labels import validate_labels
-from multimirror.batch.metadata import validate_annotations
 from multimirror.batch.quantities import QuantityError, quantity
 from multimirror.batch.types import Json
 

@@ -6,6 +6,7 @@ or between two spellings of a quantity, but it does between no affinity and an e
 
 from typing import Any, Final
 
+from multimirror.batch import stored_status
 from multimirror.batch.types import Json
 
 # Maps from a user's keys to a user's values: what is in them stays, even the empty string.
@@ -17,7 +18,6 @@ _PLAIN_FIELDS: Final = frozenset(
     {"hostNetwork", "hostPID", "hostIPC", "stdin", "stdinOnce", "tty", "readOnly", "hostPort", "initialDelaySeconds"}
 )
 _METADATA_LISTS: Final = frozenset({"labels", "annotations", "finalizers", "ownerReferences", "managedFields"})
-_STATUS_ZEROS: Final = ("active", "succeeded", "failed", "completedIndexes", "conditions")
 
 
 def stored_job(job: Json) -> Json:
@@ -44,15 +44,6 @@ def stored_template(template: Json) -> Json:
     """A pod template as it is read back, and as it is compared."""
     stored: Json = stored_value(template)
     stored.setdefault("metadata", {})
-    return stored
-
-
-def stored_status(status: Json) -> Json:
-    """A Job's status as it is read back. `ready`, `terminating` and `failedIndexes` stay: there, empty is not none."""
-    stored = {key: value for key, value in status.items() if value is not None and (value or key not in _STATUS_ZEROS)}
-    uncounted = stored.get("uncountedTerminatedPods")
-    if uncounted:
-        stored["uncountedTerminatedPods"] = {key: uids for key, uids in uncounted.items() if uids}
     return stored
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from clusters.demonstration.scene import Phase, Scene, happenings, read_job
+from clusters.demonstration.showing import drawing, is_live
+from clusters.demonstration.view import ASCII, UNICODE, Marks, frame, status_line
+from clusters.demonstration.workload import CRON_JOB, cron_job, jobs
 from multimirror.api import ATTEMPT_ANNOTATION, ATTEMPT_LABEL, CLUSTER_ANNOTATION, QUEUE_LABEL
-from multimirror.cli.demonstration.scene import Phase, Scene, happenings, read_job
-from multimirror.cli.demonstration.showing import drawing, is_live
-from multimirror.cli.demonstration.view import ASCII, UNICODE, Marks, frame, status_line
-from multimirror.cli.demonstration.workload import CRON_JOB, cron_job, jobs
 from multimirror.kube import Change
 
 Json = dict[str, Any]

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from clusters.demonstration.workload import CRON_JOB
 from multimirror.api import ATTEMPT_ANNOTATION, ATTEMPT_LABEL, CLUSTER_ANNOTATION, CONNECTED, QUEUE_LABEL
 from multimirror.batch import Json, find_condition, is_complete, is_failed, is_finished
-from multimirror.cli.demonstration.workload import CRON_JOB
 from multimirror.kube import Change
 
 _KEPT: Final = 200

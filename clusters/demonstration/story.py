@@ -13,19 +13,19 @@ from typing import Final
 import structlog
 from rich.console import Console
 
+from clusters.demonstration import workload
+from clusters.demonstration.counting import Ledger, recorded
+from clusters.demonstration.ending import commands, summary
+from clusters.demonstration.scene import Phase, Scene
+from clusters.demonstration.showing import showing
 from clusters.doors import Door
 from clusters.fleet import Fleet, FleetError, FleetOptions, open_fleet
+from clusters.foreground import told_to_stop
+from clusters.installed import TEAM, InstallOptions, installed
 from clusters.kind import KindCluster
 from clusters.place import Place
 from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS
 from multimirror.batch import Json
-from multimirror.cli.demonstration import workload
-from multimirror.cli.demonstration.counting import Ledger, recorded
-from multimirror.cli.demonstration.ending import commands, summary
-from multimirror.cli.demonstration.scene import Phase, Scene
-from multimirror.cli.demonstration.showing import showing
-from multimirror.cli.fleets import told_to_stop
-from multimirror.cli.standing import TEAM, Standing, standing
 from multimirror.kube import Client, Connection, Informer
 from multimirror.kube.resources import CRON_JOBS, JOBS, PODS
 from multimirror.workers import Pulse
@@ -79,8 +79,8 @@ async def _stage(kind: str, workers: int) -> AsyncIterator[Stage]:
             name: await stack.enter_async_context(Door(cluster.kubeconfig)) for name, cluster in fleet.workers.items()
         }
         ways = {name: door.kubeconfig for name, door in doors.items()}
-        how = Standing(queues=workload.QUEUES, pulse=_PULSE, ways=ways)
-        client = await stack.enter_async_context(standing(fleet, how))
+        options = InstallOptions(queues=workload.QUEUES, pulse=_PULSE, ways=ways)
+        client = await stack.enter_async_context(installed(fleet, options))
         scene, ledger = Scene(f"{kind} clusters", tuple(fleet.workers)), Ledger(workload.RULES)
         await stack.enter_async_context(recorded(fleet, TEAM, ledger))
         await stack.enter_async_context(_watched(fleet, client, scene))

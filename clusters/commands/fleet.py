@@ -3,23 +3,22 @@
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
+from clusters.commands.trying import first_lines, short
+from clusters.fleet import FleetError
+from clusters.place import Place
 from multimirror.cli.connecting import finish
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.cli.output import output_option, show, table
-from multimirror.cli.trying import first_lines, short
 from multimirror.kube.logs import configure_logging
-
-if TYPE_CHECKING:
-    from clusters.place import Place
 
 _DIRECTORY: Final = Path("~/.multimirror/fleet")
 
 
-def _in_directory(function: "Callable[..., int]") -> Callable[..., int]:
+def _in_directory(function: Callable[..., int]) -> Callable[..., int]:
     """A command on the fleet in `--directory`."""
 
     @click.option(
@@ -31,9 +30,6 @@ def _in_directory(function: "Callable[..., int]") -> Callable[..., int]:
     )
     @functools.wraps(function)
     def command(*args: Any, directory: Path, **kwargs: Any) -> int:
-        from clusters.fleet import FleetError  # noqa: PLC0415 - the controller in its pod needs no fleets
-        from clusters.place import Place  # noqa: PLC0415 - nor this
-
         try:
             return function(Place(directory.expanduser().resolve()), *args, **kwargs)
         except (FleetError, ValueError) as error:
@@ -42,7 +38,7 @@ def _in_directory(function: "Callable[..., int]") -> Callable[..., int]:
     return command
 
 
-@click.group(no_args_is_help=True)
+@click.group("fleet", no_args_is_help=True)
 def command() -> None:
     """Clusters on this machine to try things out on.
 
@@ -85,9 +81,9 @@ Examples:
 @click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False), help="Keep the clusters' state here.")
 @output_option()
 @_in_directory
-def up(place: "Place", output: str, data_dir: Path | None, **wanted: Any) -> int:
+def up(place: Place, output: str, data_dir: Path | None, **options: Any) -> int:
     """Bring a fleet up and keep it until Ctrl-C."""
-    from multimirror.cli import fleets  # noqa: PLC0415 - the controller in its pod needs no fleets
+    from clusters import foreground  # noqa: PLC0415 - for its help it need not be loaded
 
     def announce(state: dict[str, Any], seconds: float) -> None:
         if output == "table":
@@ -96,20 +92,20 @@ def up(place: "Place", output: str, data_dir: Path | None, **wanted: Any) -> int
             show(state, output)
 
     configure_logging("text", "error")
-    click.echo(f"Starting a management cluster and {wanted['workers']} workers ({wanted['kind']}) ...", err=True)
+    click.echo(f"Starting a management cluster and {options['workers']} workers ({options['kind']}) ...", err=True)
     kept = data_dir.expanduser().resolve() if data_dir is not None else None
-    return finish(fleets.up(place, fleets.Wanted(data_dir=kept, **wanted), announce))
+    return finish(foreground.up(place, foreground.UpOptions(data_dir=kept, **options), announce))
 
 
 @command.command()
 @output_option()
 @_in_directory
-def status(place: "Place", output: str) -> int:
+def status(place: Place, output: str) -> int:
     """Ask every cluster of the fleet that is up."""
-    from multimirror.cli import fleets  # noqa: PLC0415 - as above
+    from clusters import foreground  # noqa: PLC0415 - as above
 
     async def ask() -> int:
-        state = await fleets.status(place)
+        state = await foreground.status(place)
         if output == "table":
             _print_clusters(state["clusters"])
         else:
@@ -123,17 +119,17 @@ def status(place: "Place", output: str) -> int:
 
 @command.command()
 @_in_directory
-def down(place: "Place") -> int:
+def down(place: Place) -> int:
     """Stop the fleet that is up."""
-    from multimirror.cli import fleets  # noqa: PLC0415 - as above
+    from clusters import foreground  # noqa: PLC0415 - as above
 
     async def stop() -> None:
-        click.echo(f"{_counted(await fleets.down(place))} stopped")
+        click.echo(f"{_counted(await foreground.down(place))} stopped")
 
     return finish(stop())
 
 
-def _tell(place: "Place", state: dict[str, Any], seconds: float) -> None:
+def _tell(place: Place, state: dict[str, Any], seconds: float) -> None:
     ours = state["multimirror"]
     click.echo(f"{_counted(state)} up in {seconds:.1f} s{', with multimirror on them' if ours else ''}\n")
     _print_clusters(state["clusters"])

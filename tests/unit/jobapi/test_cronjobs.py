@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from multimirror.batch import Json, default_cronjob, validate_cronjob_create, validate_cronjob_update
+from clusters.jobapi import default_cronjob, validate_cronjob_create, validate_cronjob_update
+from multimirror.batch import Json
 from tests.unit.batch.builders import a_job, causes
 
 

@@ -1,6 +1,6 @@
 """Recorded answers of a real kube-apiserver, replayed against the rules of this package.
 
-    python -m multimirror.batch.oracle FILE...
+    python -m clusters.jobapi.oracle FILE...
 
 A file is gzip-compressed JSON lines. A line with `steps` is a walk: a stored Job and the writes to its spec or status,
 each with the server's answer; every write starts from what the accepted ones before it left. Other lines are single
@@ -22,10 +22,11 @@ from typing import Any, Final
 
 import orjson
 
-from multimirror.batch.defaults import prepare_job_create, prepare_job_status_update, prepare_job_update
+from clusters.jobapi.defaults import prepare_job_create, prepare_job_status_update, prepare_job_update
+from clusters.jobapi.job_rules import validate_job_create, validate_job_status_update, validate_job_update
+from clusters.jobapi.storage import stored_job, stored_spec
 from multimirror.batch.errors import FieldError
-from multimirror.batch.job_rules import validate_job_create, validate_job_status_update, validate_job_update
-from multimirror.batch.storage import stored_job, stored_spec, stored_status
+from multimirror.batch.status_rules import stored_status
 from multimirror.batch.types import Json
 
 _LINE_LIMIT: Final = 2000
@@ -181,7 +182,7 @@ def _line(value: Any) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m multimirror.batch.oracle",
+        prog="python -m clusters.jobapi.oracle",
         description="Replay recorded answers of a kube-apiserver against multimirror's rules for Jobs.",
         epilog="Exit code: 0 if all answers agree, 1 if any does not, 2 if a file cannot be read.",
     )

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from multimirror.batch import Json, prepare_job_create, prepare_job_update, validate_job_create, validate_job_update
+from clusters.jobapi import prepare_job_create, prepare_job_update, validate_job_create, validate_job_update
+from multimirror.batch import Json
 from tests.unit.batch.builders import T0, UID, a_job, a_stored_job, causes, conditions, indexed
 
 Causes = list[tuple[str, str]]

@@ -7,6 +7,7 @@ comments (S1, M2, ...) are those of the written specification that this was made
 from itertools import pairwise
 from typing import Any, Final
 
+from clusters.jobapi.pod_rules import container_names, validate_pod_template
 from multimirror.batch import names
 from multimirror.batch.errors import (
     OMITTED,
@@ -20,10 +21,9 @@ from multimirror.batch.errors import (
     too_many,
 )
 from multimirror.batch.indexes import IndexFormatError, IndexSet
-from multimirror.batch.pod_rules import container_names, validate_pod_template
+from multimirror.batch.status_rules import INDEXED, is_indexed
 from multimirror.batch.types import Json
 
-INDEXED: Final = "Indexed"
 NON_INDEXED: Final = "NonIndexed"
 
 _MAX_PARALLELISM: Final = 100_000
@@ -48,10 +48,6 @@ _COUNTS: Final = (
     "backoffLimitPerIndex",
     "maxFailedIndexes",
 )
-
-
-def is_indexed(spec: Json) -> bool:
-    return spec.get("completionMode") == INDEXED
 
 
 def validate_job_spec(spec: Json, field: str = "spec") -> list[FieldError]:

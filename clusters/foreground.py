@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from clusters.fleet import FleetError, FleetOptions, open_fleet
+from clusters.installed import installed
 from clusters.nodes import NodeOptions
 from clusters.place import Place
-from multimirror.cli.standing import Standing, standing
 from multimirror.kube import Client, Connection, KubeError
 from multimirror.kube.resources import NODES
 
@@ -27,7 +27,7 @@ _POD_SECONDS: Final = 5.0  # how long a pod runs that does not say: long enough 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class UpOptions:
     """What is to come up."""
 
     kind: str
@@ -39,26 +39,26 @@ class Wanted:
     """Clusters alone, without multimirror."""
 
 
-async def up(place: Place, wanted: Wanted, announce: Callable[[dict[str, Any], float], None]) -> None:
+async def up(place: Place, options: UpOptions, announce: Callable[[dict[str, Any], float], None]) -> None:
     """Keep a fleet until SIGINT or SIGTERM; `announce` is told what is up, and after how many seconds."""
-    await _until_told(_serve(place, wanted, announce))
+    await _until_told(_serve(place, options, announce))
 
 
-async def _serve(place: Place, wanted: Wanted, announce: Callable[[dict[str, Any], float], None]) -> None:
+async def _serve(place: Place, options: UpOptions, announce: Callable[[dict[str, Any], float], None]) -> None:
     started = time.monotonic()
-    options = FleetOptions(
-        workers=wanted.workers,
-        nodes=wanted.nodes,
-        node_options=None if wanted.bare else NodeOptions(default_duration=_POD_SECONDS),
-        job_controller=wanted.job_controller,
-        data_dir=wanted.data_dir,
+    of_the_fleet = FleetOptions(
+        workers=options.workers,
+        nodes=options.nodes,
+        node_options=None if options.bare else NodeOptions(default_duration=_POD_SECONDS),
+        job_controller=options.job_controller,
+        data_dir=options.data_dir,
     )
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(place.held())
-        fleet = await stack.enter_async_context(open_fleet(wanted.kind, options))
-        if not wanted.bare:
-            await stack.enter_async_context(standing(fleet, Standing()))
-        state = place.announce(fleet, wanted.kind, multimirror=not wanted.bare)
+        fleet = await stack.enter_async_context(open_fleet(options.kind, of_the_fleet))
+        if not options.bare:
+            await stack.enter_async_context(installed(fleet))
+        state = place.announce(fleet, options.kind, multimirror=not options.bare)
         announce(state, time.monotonic() - started)
         await asyncio.Event().wait()
 

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from multimirror.batch import Json, default_job, default_pod, prepare_job_create, prepare_job_update, stored_job
+from clusters.jobapi import default_job, default_pod, prepare_job_create, prepare_job_update, stored_job
+from multimirror.batch import Json
 from tests.unit.batch.builders import UID, a_job, a_stored_job
 
 GENERATED = {

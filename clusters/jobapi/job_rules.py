@@ -7,20 +7,21 @@ O2, ...) are those of the written specification.
 
 from typing import Any
 
+from clusters.jobapi.metadata import IMMUTABLE, validate_metadata, validate_metadata_update
+from clusters.jobapi.spec_rules import printed_policy, validate_job_spec
+from clusters.jobapi.storage import stored_template, stored_value
 from multimirror.batch import names
 from multimirror.batch.conditions import is_suspended
-from multimirror.batch.defaults import (
+from multimirror.batch.errors import FieldError, invalid, required
+from multimirror.batch.labels import (
     CONTROLLER_UID_LABEL,
     JOB_NAME_LABEL,
     LEGACY_CONTROLLER_UID_LABEL,
     LEGACY_JOB_NAME_LABEL,
+    selector_matches,
+    validate_label_selector,
 )
-from multimirror.batch.errors import FieldError, invalid, required
-from multimirror.batch.labels import selector_matches, validate_label_selector
-from multimirror.batch.metadata import IMMUTABLE, validate_metadata, validate_metadata_update
-from multimirror.batch.spec_rules import is_indexed, printed_policy, validate_job_spec
-from multimirror.batch.status_rules import validate_job_status
-from multimirror.batch.storage import stored_template, stored_value
+from multimirror.batch.status_rules import is_indexed, validate_job_status
 from multimirror.batch.types import Json, clone
 
 

@@ -4,12 +4,13 @@ import re
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from multimirror.batch import cron, names
-from multimirror.batch.defaults import default_job_template
+from clusters.jobapi import cron
+from clusters.jobapi.defaults import default_job_template
+from clusters.jobapi.metadata import validate_metadata, validate_metadata_update
+from clusters.jobapi.spec_rules import validate_job_spec
+from clusters.jobapi.storage import stored_value
+from multimirror.batch import names
 from multimirror.batch.errors import FieldError, invalid, not_negative, not_supported, required
-from multimirror.batch.metadata import validate_metadata, validate_metadata_update
-from multimirror.batch.spec_rules import validate_job_spec
-from multimirror.batch.storage import stored_value
 from multimirror.batch.types import Json, clone
 
 # The controller puts eleven characters behind the name for each Job, and a Job's name has room for 63.

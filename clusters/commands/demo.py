@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from clusters.fleet import FleetError
 from multimirror.cli.errors import CommandError, told
 from multimirror.kube import KubeError
 
@@ -16,7 +17,7 @@ Examples:
 """
 
 
-@click.command(epilog=EXAMPLES)
+@click.command("demo", epilog=EXAMPLES)
 @click.option(
     "--fleet",
     type=click.Choice(["embedded", "local", "kind"]),
@@ -39,8 +40,7 @@ def command(fleet: str, workers: int, *, keep: bool, directory: Path) -> int:
     Brings up a management cluster and workers on this machine, lets a few dozen Jobs run, cuts a worker off on the way,
     and counts what became of them. Takes less than a minute.
     """
-    from clusters.fleet import FleetError  # noqa: PLC0415 - the controller in its pod needs no fleets
-    from multimirror.cli.demonstration import demo  # noqa: PLC0415 - nor this
+    from clusters.demonstration import demo  # noqa: PLC0415 - for its help it need not be loaded
 
     try:
         return asyncio.run(demo(fleet, workers, keep=keep, directory=directory.expanduser().resolve()))

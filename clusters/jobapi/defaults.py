@@ -5,14 +5,16 @@ The way of a write is `prepare_job_*`, then the matching `validate_job_*`, then 
 
 from typing import Final
 
-from multimirror.batch.pod_defaults import default_pod_spec
-from multimirror.batch.storage import stored_spec
+from clusters.jobapi.pod_defaults import default_pod_spec
+from clusters.jobapi.storage import stored_spec
+from multimirror.batch.labels import (
+    CONTROLLER_UID_LABEL,
+    JOB_NAME_LABEL,
+    LEGACY_CONTROLLER_UID_LABEL,
+    LEGACY_JOB_NAME_LABEL,
+)
 from multimirror.batch.types import Json, clone
 
-JOB_NAME_LABEL: Final = "batch.kubernetes.io/job-name"
-CONTROLLER_UID_LABEL: Final = "batch.kubernetes.io/controller-uid"
-LEGACY_JOB_NAME_LABEL: Final = "job-name"
-LEGACY_CONTROLLER_UID_LABEL: Final = "controller-uid"
 _MAX_INT32: Final = 2**31 - 1
 
 

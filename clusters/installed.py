@@ -1,4 +1,4 @@
-"""multimirror standing on a fleet, as an operator would have installed it, for `multimirror fleet` and the demo.
+"""multimirror installed on a fleet, as an operator would have done it, for `multimirror fleet` and the demo.
 
 On the management cluster: our kinds, our namespace, admission by webhook, a WorkerCluster for each worker and some
 queues; Jobs of the namespace `default` that name no queue get the first. The dispatcher and the webhook run in this
@@ -33,8 +33,8 @@ _MANAGER: Final = "multimirror-fleet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """How it is to stand."""
+class InstallOptions:
+    """How it is installed."""
 
     queues: Mapping[str, Json] = field(default_factory=lambda: {"default": {}})
     """The specs of the queues; the first is the default of the namespace `default`."""
@@ -44,23 +44,24 @@ class Standing:
 
 
 @contextlib.asynccontextmanager
-async def standing(fleet: Fleet, how: Standing) -> AsyncIterator[Client]:
+async def installed(fleet: Fleet, options: InstallOptions | None = None) -> AsyncIterator[Client]:
     """Gives a client of the management cluster; on entry every worker has been joined and the dispatcher works."""
     connection = Connection.from_kubeconfig(fleet.management.kubeconfig, name=fleet.management.name)
-    options = DispatcherOptions(namespace=SYSTEM_NAMESPACE, pulse=how.pulse)
+    options = options or InstallOptions()
+    of_the_dispatcher = DispatcherOptions(namespace=SYSTEM_NAMESPACE, pulse=options.pulse)
     async with (
         Client(connection, user_agent=_MANAGER) as client,
-        _installed(client, await fleet.host_address()),
+        _admission(client, await fleet.host_address()),
         Client(connection, user_agent="multimirror") as own,
     ):
-        await _join(client, fleet, how)
-        async with Dispatcher(own, options):
+        await _join(client, fleet, options)
+        async with Dispatcher(own, of_the_dispatcher):
             await _ready(client, set(fleet.workers))
             yield client
 
 
 @contextlib.asynccontextmanager
-async def _installed(client: Client, address: str) -> AsyncIterator[None]:
+async def _admission(client: Client, address: str) -> AsyncIterator[None]:
     """Our kinds, our namespace, and admission."""
     await _apply(client, NAMESPACES, SYSTEM_NAMESPACE, {})
     for definition in crds():
@@ -86,14 +87,14 @@ async def _served(client: Client, resource: Resource) -> None:
             await asyncio.sleep(0.05)
 
 
-async def _join(client: Client, fleet: Fleet, how: Standing) -> None:
+async def _join(client: Client, fleet: Fleet, options: InstallOptions) -> None:
     for name, cluster in fleet.workers.items():
-        data = base64.b64encode(orjson.dumps(how.ways.get(name, cluster.kubeconfig))).decode()
+        data = base64.b64encode(orjson.dumps(options.ways.get(name, cluster.kubeconfig))).decode()
         await _apply(client, SECRETS, name, {"data": {"kubeconfig": data}}, SYSTEM_NAMESPACE)
         await _apply(client, WORKER_CLUSTERS, name, {"spec": {"kubeconfig": {"secret": {"name": name}}}})
-    for name, spec in how.queues.items():
+    for name, spec in options.queues.items():
         await _apply(client, MIRROR_QUEUES, name, {"spec": spec})
-    labels = {DEFAULT_QUEUE_LABEL: next(iter(how.queues))}
+    labels = {DEFAULT_QUEUE_LABEL: next(iter(options.queues))}
     await _apply(client, NAMESPACES, TEAM, {"metadata": {"labels": labels}})
 
 

@@ -12,6 +12,6 @@ shown and counted is read from the clusters, not remembered.
     counting    what became of the Jobs
 """
 
-from multimirror.cli.demonstration.story import demo
+from clusters.demonstration.story import demo
 
 __all__ = ["demo"]
