@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from multimirror.cli.connecting import finish
+from multimirror.cli.connection import finish
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.cli.output import output_option, show, table
 from multimirror.cli.trying import first_lines, short
