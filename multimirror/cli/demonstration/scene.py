@@ -207,7 +207,7 @@ class Scene:
         self.stale_removed = 0
         """Copies of earlier attempts that were seen to go."""
         self.listeners: list[Callable[[Happening | None], None]] = []
-        """Progress of every happening, and (None) whenever something has changed."""
+        """Told of every happening, and (None) whenever something has changed."""
         self._title, self._began = title, time.monotonic()
         self._connected: dict[str, bool] = dict.fromkeys(workers, False)
         self._lost: dict[str, float] = {}
