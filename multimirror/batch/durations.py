@@ -64,7 +64,8 @@ def _part(match: re.Match[str], text: str, units: Collection[str]) -> int:
     whole, fraction = whole.lstrip("0"), fraction[:_DIGITS]
     if len(whole) > _DIGITS:
         raise DurationError(f'time: invalid duration "{text}"')
-    return int(whole or 0) * _NANOSECONDS[unit] + int(fraction or 0) * _NANOSECONDS[unit] // 10 ** len(fraction)
+    scale: int = 10 ** len(fraction)
+    return int(whole or 0) * _NANOSECONDS[unit] + int(fraction or 0) * _NANOSECONDS[unit] // scale
 
 
 def whole_seconds(text: str) -> float:
