@@ -18,8 +18,8 @@ from clusters.fleet import Fleet, Kubeconfig
 from multimirror.admission import NAMESPACES, PATH, AdmissionServer, Registration, Webhook
 from multimirror.api import DEFAULT_QUEUE_LABEL, MIRROR_QUEUES, READY, WORKER_CLUSTERS, crds
 from multimirror.batch import Json, find_condition
-from multimirror.cli.applying import apply
-from multimirror.cli.connecting import SYSTEM_NAMESPACE
+from multimirror.cli.apply import apply
+from multimirror.cli.connection import SYSTEM_NAMESPACE
 from multimirror.dispatcher import Dispatcher
 from multimirror.kube import ApiError, Change, Client, Connection, Informer, Resource
 from multimirror.kube.resources import CRDS, SECRETS

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from clusters.fleet import FleetError
-from multimirror.cli.errors import CommandError, told
+from multimirror.cli.errors import CommandError, command_error
 from multimirror.kube import KubeError
 
 EXAMPLES = """\b
@@ -45,6 +45,6 @@ def command(fleet: str, workers: int, *, keep: bool, directory: Path) -> int:
     try:
         return asyncio.run(demo(fleet, workers, keep=keep, directory=directory.expanduser().resolve()))
     except KubeError as error:
-        raise told(error) from error
+        raise command_error(error) from error
     except (FleetError, OSError) as error:
         raise CommandError(str(error)) from error

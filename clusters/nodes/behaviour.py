@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from clusters.jobapi import cron
+from multimirror.batch.durations import DurationError, parse_duration
 
 PREFIX: Final = "node.multimirror.dev/"
 _FOREVER: Final = float("inf")
@@ -99,8 +100,8 @@ def _seconds(text: str) -> float:
         seconds = float(text)
     except ValueError:
         try:
-            seconds = cron.parse_duration(text).total_seconds()
-        except cron.ScheduleError as error:
+            seconds = parse_duration(text).total_seconds()
+        except DurationError as error:
             raise ValueError(f"{text!r} is no duration; write for example 5s, 250ms or 1h30m") from error
     if not 0 <= seconds < _FOREVER:
         raise ValueError(f"{text!r} is no duration; it must be finite and not negative")

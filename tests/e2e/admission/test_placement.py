@@ -24,7 +24,7 @@ from multimirror.api import (
     PLACEMENT_ANNOTATIONS,
     QUEUE_LABEL,
 )
-from multimirror.cli.applying import apply, apply_all
+from multimirror.cli.apply import apply, apply_all
 from multimirror.cli.manifests import manifest
 from multimirror.kube import ApiError, Client, Connection
 from multimirror.kube.errors import Forbidden

@@ -45,7 +45,7 @@ KINDS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class InstallOptions:
     """What is to be installed: the flags of `multimirror install`."""
 
     component: Component = "dispatcher"
@@ -55,27 +55,26 @@ class Wanted:
     admission: Admission = "webhook"
 
 
-def objects(wanted: Wanted) -> list[Json]:
+def objects(options: InstallOptions) -> list[Json]:
     """All that is to be there, in the order of installation."""
-    name = "builtin-controller" if wanted.component == "builtin-controller" else f"multimirror-{wanted.admission}"
-    found = [_moved(obj, wanted.namespace) for obj in manifest(f"manifests/{name}.yaml")]
+    name = "builtin-controller" if options.component == "builtin-controller" else f"multimirror-{options.admission}"
+    found = [_moved(obj, options.namespace) for obj in manifest(f"manifests/{name}.yaml")]
     for obj in found:
         if obj["kind"] == "Deployment":
-            _fill_in(obj["spec"], wanted)
+            _fill_in(obj["spec"], options)
     rank = {kind: number for number, kind in enumerate(KINDS)}
     return sorted(found, key=lambda obj: rank[obj["kind"]])
 
 
-def superfluous(wanted: Wanted) -> list[Json]:
+def superfluous(options: InstallOptions) -> list[Json]:
     """What other flags would have installed, and these do not; in the order of removal: what blocks goes first."""
-    keep = {identity(obj) for obj in objects(wanted)}
-    others = [Wanted(component=wanted.component, namespace=wanted.namespace, admission=each) for each in ADMISSIONS]
-    return [obj for obj in _all(others) if identity(obj) not in keep]
+    keep = {identity(obj) for obj in objects(options)}
+    return [obj for obj in everything(options.component, options.namespace) if identity(obj) not in keep]
 
 
 def everything(component: Component, namespace: str) -> list[Json]:
     """What any flags may have installed, in the order of removal."""
-    return _all(Wanted(component=component, namespace=namespace, admission=each) for each in ADMISSIONS)
+    return _all(InstallOptions(component=component, namespace=namespace, admission=each) for each in ADMISSIONS)
 
 
 def identity(obj: Json) -> tuple[str, str, str]:
@@ -83,15 +82,15 @@ def identity(obj: Json) -> tuple[str, str, str]:
     return obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
 
 
-def called(obj: Json) -> str:
+def display_name(obj: Json) -> str:
     """As kubectl says it: `deployment.apps/multimirror`."""
     resource = KINDS[obj["kind"]]
     group = f".{resource.group}" if resource.group else ""
     return f"{resource.kind.lower()}{group}/{obj['metadata']['name']}"
 
 
-def _all(choices: Iterable[Wanted]) -> list[Json]:
-    found = {identity(obj): obj for wanted in choices for obj in objects(wanted)}
+def _all(choices: Iterable[InstallOptions]) -> list[Json]:
+    found = {identity(obj): obj for options in choices for obj in objects(options)}
     rank = {kind: number for number, kind in enumerate(KINDS)}
     return sorted(found.values(), key=lambda obj: -rank[obj["kind"]])
 
@@ -109,9 +108,9 @@ def _moved(value: Any, namespace: str) -> Any:
     return value
 
 
-def _fill_in(deployment: Json, wanted: Wanted) -> None:
-    if wanted.replicas is not None:
-        deployment["replicas"] = wanted.replicas
-    if wanted.image is not None:
+def _fill_in(deployment: Json, options: InstallOptions) -> None:
+    if options.replicas is not None:
+        deployment["replicas"] = options.replicas
+    if options.image is not None:
         for container in deployment["template"]["spec"]["containers"]:
-            container["image"] = wanted.image
+            container["image"] = options.image

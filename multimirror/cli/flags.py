@@ -1,19 +1,18 @@
 """The flags of commands that go to a worker cluster with a person's own credentials: join and leave."""
 
-import re
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import click
 
+from multimirror.batch.durations import COMMAND_UNITS, DurationError, parse_duration
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.kube import Client, Connection
 from multimirror.kube.kubeconfig import Access, parse_lenient
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 class Duration(click.ParamType[timedelta]):
@@ -25,10 +24,13 @@ class Duration(click.ParamType[timedelta]):
         """As a timedelta."""
         if isinstance(value, timedelta):
             return value
-        match = re.fullmatch(r"(\d+)([smhd])", value)
-        if match is None:
+        try:
+            duration = parse_duration(value, COMMAND_UNITS)
+        except DurationError:
+            duration = None
+        if duration is None or value.startswith("-"):
             self.fail(f"{value!r} is no duration; write 90s, 10m, 24h or 365d", param, ctx)
-        return timedelta(seconds=int(match[1]) * _UNITS[match[2]])
+        return duration
 
 
 def worker_flags(required: bool) -> Callable[[_Command], _Command]:

@@ -17,7 +17,7 @@ START: Final = "Start one: `multimirror run`, or `multimirror install` to run it
 
 
 @dataclass(frozen=True, slots=True)
-class Dispatcher:
+class DispatcherStatus:
     """What the Lease tells. `alive`: somebody holds it and renews it."""
 
     alive: bool
@@ -26,20 +26,20 @@ class Dispatcher:
     """There is a Lease. One that was started without leader election has none."""
 
 
-async def dispatcher(client: Client, namespace: str) -> Dispatcher:
+async def dispatcher_status(client: Client, namespace: str) -> DispatcherStatus:
     """Look."""
     try:
         lease = await client.get(LEASES, LEASE, namespace)
     except NotFound:
         text = f"there is no Lease {namespace}/{LEASE}: no dispatcher has run here"
-        return Dispatcher(alive=False, text=text, known=False)
+        return DispatcherStatus(alive=False, text=text, known=False)
     holder = (lease.get("spec") or {}).get("holderIdentity")
     if not holder:
-        return Dispatcher(alive=False, text="the dispatcher has stopped: nobody holds its Lease")
+        return DispatcherStatus(alive=False, text="the dispatcher has stopped: nobody holds its Lease")
     if is_fresh(lease, datetime.now(UTC)) or await _renewed(client, namespace, lease):
-        return Dispatcher(alive=True, text=f"{holder} leads")
+        return DispatcherStatus(alive=True, text=f"{holder} leads")
     renewed = lease["spec"].get("renewTime")
-    return Dispatcher(alive=False, text=f"{holder} held the Lease, and has not renewed it since {renewed}")
+    return DispatcherStatus(alive=False, text=f"{holder} held the Lease, and has not renewed it since {renewed}")
 
 
 def is_fresh(lease: Object, now: datetime) -> bool:

@@ -57,7 +57,7 @@ def kubeconfig_in(secret: Mapping[str, Any], key: str) -> bytes | None:
         return None
 
 
-def ends(access: Access) -> datetime | None:
+def expiry(access: Access) -> datetime | None:
     """When the first of its credentials ends; None: never, or nobody can tell."""
     found = [_token_ends(access.token), _certificate_ends(access.client_certificate)]
     return min((each for each in found if each is not None), default=None)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from multimirror.cli.admitting import AdmissionSettings, admitting
-from multimirror.cli.dispatchers import LEASE
+from multimirror.cli.admission import AdmissionOptions, serve_admission
+from multimirror.cli.dispatcher_lease import LEASE
 from multimirror.dispatcher import COMPONENT, Dispatcher
 from multimirror.kube import Client, Connection, LeaderElector
 from multimirror.kube.health import HealthServer
@@ -22,7 +22,7 @@ from multimirror.options import DispatcherOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class RunOptions:
     """The command line, read."""
 
     kubeconfig: Path | None
@@ -34,37 +34,37 @@ class Settings:
     health_port: int
     concurrency: int
     dispatcher: DispatcherOptions
-    admission: AdmissionSettings | None = None
+    admission: AdmissionOptions | None = None
     """None: Jobs are made ours by admission policies, or by whoever creates them."""
 
 
-async def serve(settings: Settings, stop: asyncio.Event) -> None:
+async def serve(options: RunOptions, stop: asyncio.Event) -> None:
     """Until `stop`."""
-    connection = Connection.own(settings.kubeconfig, settings.context, name="management")
+    connection = Connection.own(options.kubeconfig, options.context, name="management")
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(
-            Client(connection, concurrency=settings.concurrency, user_agent=COMPONENT)
+            Client(connection, concurrency=options.concurrency, user_agent=COMPONENT)
         )
         elector = None
-        if settings.leader_elect:
+        if options.leader_elect:
             # Leadership must not wait behind work: its calls have a client of their own.
             own = await stack.enter_async_context(Client(connection, concurrency=2, user_agent=COMPONENT))
-            elector = _elector(settings, own)
-        dispatcher = Dispatcher(client, settings.dispatcher, guard=elector.check if elector is not None else None)
-        health = HealthServer(settings.health_host, settings.health_port)
+            elector = _elector(options, own)
+        dispatcher = Dispatcher(client, options.dispatcher, guard=elector.check if elector is not None else None)
+        health = HealthServer(options.health_host, options.health_port)
         health.add_question("/explain", partial(_explain, dispatcher))
-        admission = admitting(settings.admission, connection, health) if settings.admission is not None else None
+        admission = serve_admission(options.admission, connection, health) if options.admission is not None else None
         await run_service(dispatcher, stop, health=health, elector=elector, beside=admission)
 
 
-def _elector(settings: Settings, client: Client) -> LeaderElector:
+def _elector(options: RunOptions, client: Client) -> LeaderElector:
     """Times in the proportions that Kubernetes uses: of 15 s, 10 to be renewed in, every 2."""
-    seconds = settings.lease_seconds
+    seconds = options.lease_seconds
     return LeaderElector(
         client,
         LEASE,
-        settings.dispatcher.namespace,
-        identity=settings.identity,
+        options.dispatcher.namespace,
+        identity=options.identity,
         lease_duration=seconds,
         renew_deadline=seconds * 2 / 3,
         retry_period=min(2.0, seconds * 2 / 15),

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from multimirror.cli.tokens import ends, kubeconfig_in, secret_of, self_contained
+from multimirror.cli.credentials import expiry, kubeconfig_in, secret_of, self_contained
 from multimirror.kube.errors import ConfigError
 from multimirror.kube.kubeconfig import Access, parse_strict
 
@@ -39,8 +39,8 @@ def test_what_the_dispatcher_would_refuse_is_refused_at_once(access: Access, fie
 
 def test_a_token_tells_when_it_ends() -> None:
     access = Access(context="c", server="https://e:1", token=a_token(1_800_000_000))
-    assert ends(access) == datetime.fromtimestamp(1_800_000_000, UTC)
-    assert ends(Access(context="c", server="https://e:1", token="opaque")) is None
+    assert expiry(access) == datetime.fromtimestamp(1_800_000_000, UTC)
+    assert expiry(Access(context="c", server="https://e:1", token="opaque")) is None
 
 
 @pytest.mark.parametrize("data", [None, {}, {"other": "eA=="}, {"kubeconfig": "not base64!"}])

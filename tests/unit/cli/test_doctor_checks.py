@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from multimirror.api import CLUSTER_ANNOTATION, MANAGED_BY, QUEUE_LABEL
-from multimirror.cli.doctor import judging
+from multimirror.cli.doctor import checks
 from multimirror.cli.doctor.findings import Level
-from multimirror.cli.rows import Around
+from multimirror.cli.rows import JobContext
 
 Json = dict[str, Any]
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
@@ -20,7 +20,7 @@ TEN = timedelta(minutes=10)
     [("v1.36.4", "ok"), ("v1.32.0-eks", "ok"), ("v1.31.9", "fault"), ("v1.30.1", "fault"), ("", "fault")],
 )
 def test_versions(version: str, level: str) -> None:
-    assert judging.judge_version(version).level == level
+    assert checks.judge_version(version).level == level
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_versions(version: str, level: str) -> None:
     ],
 )
 def test_clocks(date: str | None, level: str | None) -> None:
-    found = judging.judge_skew("worker x", judging.skew(date, NOW, NOW), "the management cluster")
+    found = checks.judge_skew("worker x", checks.skew(date, NOW, NOW), "the management cluster")
     assert [each.level for each in found] == ([level] if level else [])
 
 
@@ -44,7 +44,7 @@ def test_clocks(date: str | None, level: str | None) -> None:
 )
 def test_credentials_that_end(left: timedelta | None, level: str) -> None:
     end = None if left is None else NOW + left
-    assert judging.judge_end("worker x", "x", end, NOW).level == level
+    assert checks.judge_end("worker x", "x", end, NOW).level == level
 
 
 def a_cluster(ready: bool = True, **labels: str) -> Json:
@@ -77,7 +77,7 @@ def a_cluster(ready: bool = True, **labels: str) -> Json:
 )
 def test_queues(workers: Json | None, clusters: dict[str, Json], level: str, text: str) -> None:
     spec = {"workers": workers} if workers is not None else {}
-    (found,) = judging.judge_queues([{"metadata": {"name": "q"}, "spec": spec}], clusters)
+    (found,) = checks.judge_queues([{"metadata": {"name": "q"}, "spec": spec}], clusters)
     assert (found.level, text in found.message) == (level, True), found
 
 
@@ -110,13 +110,13 @@ def a_job(*, minutes: int = 1, cluster: str | None = None, managed: bool = True,
     ],
 )
 def test_jobs(job: Json, level: str, text: str) -> None:
-    around = Around(queues={"q": {"metadata": {"name": "q"}}}, clusters={"a": a_cluster()})
-    (found,) = judging.judge_jobs([job], around, NOW, TEN)
+    context = JobContext(queues={"q": {"metadata": {"name": "q"}}}, clusters={"a": a_cluster()})
+    (found,) = checks.judge_jobs([job], context, NOW, TEN)
     assert (found.level, text in found.message) == (level, True), found
 
 
 def test_a_job_whose_queue_is_missing_can_never_start() -> None:
-    (found,) = judging.judge_jobs([a_job()], Around(queues={"other": {}}), NOW, TEN)
+    (found,) = checks.judge_jobs([a_job()], JobContext(queues={"other": {}}), NOW, TEN)
     assert (found.level, "can never start: team/j: there is no MirrorQueue q" in found.message) == ("fault", True)
 
 
@@ -129,12 +129,12 @@ def test_a_job_whose_queue_is_missing_can_never_start() -> None:
     ],
 )
 def test_copies_that_nobody_starts(copy: Json, levels: list[Level]) -> None:
-    found = judging.judge_copies("worker x", [{**a_job(minutes=5), **copy}], NOW, timedelta(seconds=30))
+    found = checks.judge_copies("worker x", [{**a_job(minutes=5), **copy}], NOW, timedelta(seconds=30))
     assert [each.level for each in found] == levels
 
 
 def test_a_default_queue_that_is_none() -> None:
     namespace = {"metadata": {"name": "team", "labels": {"multimirror.dev/default-queue": "typo"}}}
-    (found,) = judging.judge_namespaces([namespace], ["q"])
+    (found,) = checks.judge_namespaces([namespace], ["q"])
     assert (found.level, found.subject) == ("fault", "namespace team")
-    assert judging.judge_namespaces([namespace], ["typo"]) == []
+    assert checks.judge_namespaces([namespace], ["typo"]) == []

@@ -1,7 +1,6 @@
-"""What the dispatcher would leave behind: Jobs that nobody ends any more, and copies that nobody removes.
+"""Jobs that have not finished when the controller goes: found, waited for, ended.
 
-Finding out, waiting, and tidying up. Nothing without our marks is touched: originals are known by spec.managedBy,
-copies by the label with this management cluster's identity.
+Only Jobs whose spec.managedBy names one of the given managers are looked at.
 """
 
 import asyncio
@@ -10,16 +9,14 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Final
 
-from multimirror.api import CLUSTER_ANNOTATION, ORIGIN_LABEL, QUEUE_LABEL, WORKER_CLUSTERS
+from multimirror.api import CLUSTER_ANNOTATION, QUEUE_LABEL
 from multimirror.batch import Json, is_finished
 from multimirror.batch.times import format_time
 from multimirror.cli.errors import CommandError
-from multimirror.cli.reaching import reach
 from multimirror.kinds.job.endings import with_ending
 from multimirror.kube import Client, key_of
 from multimirror.kube.errors import Conflict, Gone, NotFound, TimedOut, Unreachable
 from multimirror.kube.resources import CRON_JOBS, JOBS
-from multimirror.workers import identity_of
 
 _PAGE: Final = 500
 _TRIES: Final = 10
@@ -27,16 +24,16 @@ _REASON: Final = "Uninstalled"
 _MESSAGE: Final = "multimirror was removed from this cluster before the Job had finished"
 
 
-async def unfinished(client: Client, managers: Collection[str | None]) -> list[Json]:
+async def jobs(client: Client, managers: Collection[str | None]) -> list[Json]:
     """The Jobs that these managers still have to bring to an end (None: Jobs that name none)."""
-    return [job for job in (await client.list(JOBS, limit=_PAGE)).items if _is_open(job, managers)]
+    return [job for job in (await client.list(JOBS, limit=_PAGE)).items if _is_unfinished(job, managers)]
 
 
-async def drained(client: Client, managers: Collection[str | None], tell: Callable[[int], None]) -> None:
+async def all_finished(client: Client, managers: Collection[str | None], tell: Callable[[int], None]) -> None:
     """Wait until no Job of these managers is unfinished; `tell` hears how many are left whenever that changes."""
     while True:
         found = await client.list(JOBS, limit=_PAGE)
-        left = {key_of(job) for job in found.items if _is_open(job, managers)}
+        left = {key_of(job) for job in found.items if _is_unfinished(job, managers)}
         tell(len(left))
         try:
             async with aclosing(client.watch(JOBS, resource_version=found.resource_version, timeout=300)) as events:
@@ -45,7 +42,7 @@ async def drained(client: Client, managers: Collection[str | None], tell: Callab
                     if event.type == "BOOKMARK":
                         continue
                     before, key = len(left), key_of(event.object)
-                    if event.type != "DELETED" and _is_open(event.object, managers):
+                    if event.type != "DELETED" and _is_unfinished(event.object, managers):
                         left.add(key)
                     else:
                         left.discard(key)
@@ -56,7 +53,7 @@ async def drained(client: Client, managers: Collection[str | None], tell: Callab
             await asyncio.sleep(0.5)  # look again from the beginning
 
 
-async def end(client: Client, job: Json) -> bool:
+async def fail(client: Client, job: Json) -> bool:
     """Fail a Job that nobody will look after; False when it has ended, or gone, by itself."""
     metadata = job["metadata"]
     for _ in range(_TRIES):
@@ -82,38 +79,6 @@ async def end(client: Client, job: Json) -> bool:
     raise CommandError(f"Job {key_of(job)} changes all the time and could not be ended", "Run this again.")
 
 
-async def remove_copies(client: Client, name: str, origin: str, namespace: str) -> int:
-    """Delete this cluster's copies on one worker, with the credentials that the dispatcher has. Gives how many."""
-    worker = await reach(client, name, namespace)
-    places = (None,) if worker.spec.namespaces is None else tuple(sorted(worker.spec.namespaces.values()))
-    count = 0
-    async with worker.client() as there:
-        for place in places:
-            for copy in (await there.list(JOBS, place, label_selector=f"{ORIGIN_LABEL}={origin}", limit=_PAGE)).items:
-                metadata = copy["metadata"]
-                try:
-                    await there.delete(
-                        JOBS, metadata["name"], metadata["namespace"], propagation="Background", uid=metadata["uid"]
-                    )
-                except (NotFound, Conflict):
-                    continue
-                count += 1
-    return count
-
-
-async def workers(client: Client) -> list[str]:
-    """The names of the WorkerClusters; none where there is no such kind."""
-    try:
-        return sorted(item["metadata"]["name"] for item in (await client.list(WORKER_CLUSTERS)).items)
-    except NotFound:
-        return []
-
-
-async def origin_of(client: Client) -> str:
-    """The mark on this cluster's copies."""
-    return await identity_of(client)
-
-
 async def cron_jobs(client: Client) -> list[str]:
     """CronJobs whose Jobs ask for a queue: without admission they will run on this cluster."""
 
@@ -123,16 +88,16 @@ async def cron_jobs(client: Client) -> list[str]:
     return [key_of(each) for each in (await client.list(CRON_JOBS, limit=_PAGE)).items if asks(each)]
 
 
-def described(jobs: list[Json], most: int = 5) -> str:
+def summary(unfinished: list[Json], most: int = 5) -> str:
     """`team/train on east, team/eval (waiting), and 3 more`."""
 
     def one(job: Json) -> str:
         where = (job["metadata"].get("annotations") or {}).get(CLUSTER_ANNOTATION)
         return f"{key_of(job)} on {where}" if where else f"{key_of(job)} (waiting)"
 
-    shown = [one(job) for job in jobs[:most]]
-    return ", ".join(shown) + (f", and {len(jobs) - most} more" if len(jobs) > most else "")
+    shown = [one(job) for job in unfinished[:most]]
+    return ", ".join(shown) + (f", and {len(unfinished) - most} more" if len(unfinished) > most else "")
 
 
-def _is_open(job: Json, managers: Collection[str | None]) -> bool:
+def _is_unfinished(job: Json, managers: Collection[str | None]) -> bool:
     return job["spec"].get("managedBy") in managers and not is_finished(job.get("status") or {})

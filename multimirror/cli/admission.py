@@ -23,7 +23,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdmissionSettings:
+class AdmissionOptions:
     """Where the webhook is served, and how API servers reach it."""
 
     host: str
@@ -34,19 +34,20 @@ class AdmissionSettings:
 
 
 @asynccontextmanager
-async def admitting(settings: AdmissionSettings, connection: Connection, health: HealthServer) -> AsyncIterator[None]:
-    """Admit Jobs while the context is open."""
+async def serve_admission(
+    options: AdmissionOptions, connection: Connection, health: HealthServer
+) -> AsyncIterator[None]:
     async with Client(connection, concurrency=8, user_agent=_AGENT) as client, Informers(client) as informers:
         server = AdmissionServer(
             client,
             informers.of(NAMESPACES),
             informers.of(MIRROR_QUEUES),
-            host=settings.host,
-            port=settings.port,
-            manager=settings.registration.manager,
+            host=options.host,
+            port=options.port,
+            manager=options.registration.manager,
         )
         async with server:
             _log.info("serves admission", host=server.host, port=server.port)
-            async with Webhook(client, server, settings.registration, secret=(settings.namespace, SECRET)) as webhook:
+            async with Webhook(client, server, options.registration, secret=(options.namespace, SECRET)) as webhook:
                 health.add_ready_check("admission", webhook.ready)
                 yield

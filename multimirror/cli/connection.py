@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from multimirror.cli.errors import CommandError, Exit, told
+from multimirror.cli.errors import CommandError, Exit, command_error
 from multimirror.kube import Client, Connection, KubeError
 
 SYSTEM_NAMESPACE: Final = "multimirror-system"
@@ -84,7 +84,7 @@ def finish(work: Coroutine[Any, Any, int | None]) -> int:
     try:
         return asyncio.run(work) or Exit.OK
     except KubeError as error:
-        raise told(error) from error
+        raise command_error(error) from error
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from multimirror.api import ATTEMPT_ANNOTATION, ATTEMPT_LABEL, CLUSTER_ANNOTATION, ORIGIN_UID_LABEL, WORKER_CLUSTERS
+from multimirror.api import CLUSTER_ANNOTATION, WORKER_CLUSTERS
 from multimirror.batch import Json, Phase, is_finished, phase
+from multimirror.cli.copies import copies_of, delete_copy
 from multimirror.cli.errors import CommandError
-from multimirror.cli.progress import Told
-from multimirror.cli.reaching import Reached, cluster_named
+from multimirror.cli.progress import Progress
+from multimirror.cli.workers import WorkerConnection, cluster_named
 from multimirror.kube import Client, Informer, key_of
-from multimirror.kube.errors import Conflict, NotFound
 from multimirror.kube.resources import JOBS
 
 _NAMED: Final = 3
@@ -62,9 +62,11 @@ def load(jobs: Iterable[Json], worker: str) -> Load:
     return Load(tuple(job for job in there if job not in idle), tuple(idle))
 
 
-async def drain(management: Client, name: str, seconds: float | None, evict_from: Reached | None = None) -> Load:
+async def drain(
+    management: Client, name: str, seconds: float | None, evict_from: WorkerConnection | None = None
+) -> Load:
     """Wait until no Job runs there, `seconds` at most; `evict_from`: do not wait for their own end."""
-    told = Told()
+    progress = Progress()
     news = asyncio.Event()
     last = Load((), ())
     await management.request("GET", JOBS.path(), {"limit": 1})  # a cache would wait for ever for what it may not read
@@ -78,7 +80,7 @@ async def drain(management: Client, name: str, seconds: float | None, evict_from
                     last = load(jobs.list(), name)
                     if not last.running:
                         return last
-                    told.say(str(last))
+                    progress.say(str(last))
                     if evict_from is not None:
                         await _evict(evict_from, last)
                     await news.wait()
@@ -88,7 +90,7 @@ async def drain(management: Client, name: str, seconds: float | None, evict_from
             raise CommandError(f"{name} is not empty after {seconds:g} s: {last}", remedy) from None
 
 
-async def _evict(worker: Reached, there: Load) -> None:
+async def _evict(worker: WorkerConnection, there: Load) -> None:
     async with worker.client() as client:
         for job in there.running:
             if _may_move(job):
@@ -103,24 +105,10 @@ def _may_move(job: Json) -> bool:
     )
 
 
-async def _delete_copy(client: Client, worker: Reached, job: Json) -> None:
-    metadata = job["metadata"]
-    namespace = worker.spec.namespace_for(metadata["namespace"])
+async def _delete_copy(client: Client, worker: WorkerConnection, job: Json) -> None:
+    namespace = worker.spec.namespace_for(job["metadata"]["namespace"])
     if namespace is None:
         return
-    attempt = (metadata.get("annotations") or {}).get(ATTEMPT_ANNOTATION, "")
-    selector = f"{ORIGIN_UID_LABEL}={metadata['uid']},{ATTEMPT_LABEL}={attempt}"
-    for copy in (await client.list(JOBS, namespace, label_selector=selector)).items:
-        if is_finished(copy.get("status") or {}) or "deletionTimestamp" in copy["metadata"]:
-            continue
-        try:
-            await client.delete(
-                JOBS,
-                copy["metadata"]["name"],
-                namespace,
-                propagation="Background",
-                uid=copy["metadata"]["uid"],
-                resource_version=copy["metadata"]["resourceVersion"],
-            )
-        except (Conflict, NotFound):
-            continue  # it has just changed: the next look will tell
+    for copy in await copies_of(client, job, namespace):
+        if not is_finished(copy.get("status") or {}) and "deletionTimestamp" not in copy["metadata"]:
+            await delete_copy(client, copy, unchanged=True)  # one that has just changed may have finished: look again

@@ -18,7 +18,7 @@ from multimirror.api import (
 from multimirror.api.placement import cluster_of, is_held
 from multimirror.batch import Json, find_condition, is_finished
 from multimirror.cli.doctor.findings import Finding, fault, ok, warning
-from multimirror.cli.rows import Around, is_ours, why
+from multimirror.cli.rows import JobContext, is_ours, why
 from multimirror.kube import key_of
 
 SKEW_WARNING: Final = 5.0
@@ -138,7 +138,7 @@ def judge_namespaces(namespaces: Iterable[Json], queues: Iterable[str]) -> list[
     return found
 
 
-def judge_jobs(jobs: Iterable[Json], around: Around, now: datetime, stuck_after: timedelta) -> list[Finding]:
+def judge_jobs(jobs: Iterable[Json], context: JobContext, now: datetime, stuck_after: timedelta) -> list[Finding]:
     """Jobs that do not get on, by the way in which they do not."""
     groups: dict[str, list[Json]] = {
         "stray": [],
@@ -153,14 +153,14 @@ def judge_jobs(jobs: Iterable[Json], around: Around, now: datetime, stuck_after:
         if is_finished(job.get("status") or {}) or ORIGIN_LABEL in (job["metadata"].get("labels") or {}):
             continue
         count += 1
-        kind = _trouble(job, around, now, stuck_after)
+        kind = _trouble(job, context, now, stuck_after)
         if kind:
             groups[kind].append(job)
-    found = [_jobs(kind, those, around, stuck_after) for kind, those in groups.items() if those]
+    found = [_jobs(kind, those, context, stuck_after) for kind, those in groups.items() if those]
     return found or [ok("Jobs", "Jobs", f"{count} not finished, none of them stuck")]
 
 
-def _trouble(job: Json, around: Around, now: datetime, stuck_after: timedelta) -> str:
+def _trouble(job: Json, context: JobContext, now: datetime, stuck_after: timedelta) -> str:
     metadata, status = job["metadata"], job.get("status") or {}
     if not is_ours(job):
         return "stray" if QUEUE_LABEL in (metadata.get("labels") or {}) else ""
@@ -170,15 +170,15 @@ def _trouble(job: Json, around: Around, now: datetime, stuck_after: timedelta) -
     if cluster is None and is_held(job):
         return ""
     if cluster is None:
-        if any(part in why(job, around) for part in _HOPELESS):
+        if any(part in why(job, context) for part in _HOPELESS):
             return "hopeless"
         return "waiting" if old else ""
-    if cluster not in around.clusters:
+    if cluster not in context.clusters:
         return "nowhere"
     return "silent" if old and not status.get("startTime") and not job["spec"].get("suspend") else ""
 
 
-def _jobs(kind: str, jobs: list[Json], around: Around, stuck_after: timedelta) -> Finding:
+def _jobs(kind: str, jobs: list[Json], context: JobContext, stuck_after: timedelta) -> Finding:
     names = ", ".join(sorted(key_of(job) for job in jobs)[:_NAMED]) + (" ..." if len(jobs) > _NAMED else "")
     first = min(jobs, key=key_of)
     look = f"`multimirror explain job/{first['metadata']['name']} -n {first['metadata']['namespace']}` says more."
@@ -192,10 +192,10 @@ def _jobs(kind: str, jobs: list[Json], around: Around, stuck_after: timedelta) -
             message = f"{len(jobs)} are on a worker whose WorkerCluster is gone: {names}"
             return fault("Jobs", "Jobs", message, "Join that worker again under its name, or delete the Jobs.")
         case "hopeless":
-            return fault("Jobs", "Jobs", f"{len(jobs)} can never start: {names}: {why(first, around)}", look)
+            return fault("Jobs", "Jobs", f"{len(jobs)} can never start: {names}: {why(first, context)}", look)
         case "waiting":
             return warning(
-                "Jobs", "Jobs", f"{len(jobs)} wait for more than {span}: {names}: {why(first, around)}", look
+                "Jobs", "Jobs", f"{len(jobs)} wait for more than {span}: {names}: {why(first, context)}", look
             )
         case "silent":
             message = f"{len(jobs)} were given to a worker, and have not started for more than {span}: {names}"

@@ -7,8 +7,8 @@ from typing import Final
 from multimirror.api import DEFAULT_QUEUE_LABEL, MIRROR_QUEUES, QUEUE_LABEL, WORKER_CLUSTERS
 from multimirror.batch import Json
 from multimirror.cli import rows
+from multimirror.cli.doctor.checks import judge_jobs, judge_namespaces, judge_queues
 from multimirror.cli.doctor.findings import Finding, warning
-from multimirror.cli.doctor.judging import judge_jobs, judge_namespaces, judge_queues
 from multimirror.cli.doctor.management import check_dispatcher, check_management, clock_of
 from multimirror.cli.doctor.workers import Home, check_worker, same_clusters
 from multimirror.kube import Client, Resource, resources
@@ -55,8 +55,8 @@ async def examine(client: Client, system: str, stuck_after: timedelta) -> list[F
     found += same_clusters(examined, {home.identity: "management"})
     found += judge_queues(queues.values(), clusters)
     found += judge_namespaces(seen[resources.NAMESPACES], queues)
-    around = rows.Around(rows.newest(seen[resources.EVENTS]), queues, clusters)
-    return found + judge_jobs(seen[resources.JOBS], around, now, stuck_after)
+    context = rows.JobContext(rows.newest(seen[resources.EVENTS]), queues, clusters)
+    return found + judge_jobs(seen[resources.JOBS], context, now, stuck_after)
 
 
 def _namespaces_in_use(jobs: list[Json], namespaces: list[Json]) -> list[str]:

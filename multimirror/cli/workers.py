@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from multimirror.api import WORKER_CLUSTERS, SpecError, WorkerClusterSpec
-from multimirror.cli import tokens
+from multimirror.cli import credentials
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.kube import ApiError, Client, Connection, resources
 from multimirror.kube.errors import ConfigError, Forbidden, NotFound
@@ -17,7 +17,7 @@ _QUICK: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class WorkerConnection:
     """A WorkerCluster, and how to get there."""
 
     name: str
@@ -36,12 +36,20 @@ async def cluster_named(management: Client, name: str) -> dict[str, object]:
     except NotFound as error:
         if not error.details.get("name"):
             raise
-        known = [each["metadata"]["name"] for each in (await management.list(WORKER_CLUSTERS)).items]
+        known = await worker_names(management)
         remedy = f"There are {', '.join(known)}." if known else "There is none yet; `multimirror join` makes one."
         raise CommandError(f"there is no WorkerCluster {name}", remedy, code=Exit.REFUSED) from None
 
 
-async def reach(management: Client, name: str, system: str) -> Reached:
+async def worker_names(management: Client) -> list[str]:
+    """Of all WorkerClusters; none where there is no such kind."""
+    try:
+        return sorted(each["metadata"]["name"] for each in (await management.list(WORKER_CLUSTERS)).items)
+    except NotFound:
+        return []
+
+
+async def worker_connection(management: Client, name: str, system: str) -> WorkerConnection:
     """Find the credentials of a worker; asks the worker nothing yet."""
     cluster = await cluster_named(management, name)
     try:
@@ -63,19 +71,19 @@ async def reach(management: Client, name: str, system: str) -> Reached:
         raise CommandError(
             f"there is no {where}, with which worker {name} is reached", remedy, code=Exit.REFUSED
         ) from None
-    found = tokens.kubeconfig_in(secret, spec.secret.key)
+    found = credentials.kubeconfig_in(secret, spec.secret.key)
     try:
         connection = Connection.strict(found or b"", name=name)
     except ConfigError as error:
         remedy = f"`multimirror join {name}` makes it anew."
         raise CommandError(f"{where} holds no usable kubeconfig: {error}", remedy, code=Exit.REFUSED) from error
-    return Reached(name, spec, connection)
+    return WorkerConnection(name, spec, connection)
 
 
 async def stored_identity(management: Client, name: str, system: str) -> str | None:
     """Which cluster the stored credentials of a worker lead to; None where they lead nowhere, or cannot be read."""
     try:
-        worker = await reach(management, name, system)
+        worker = await worker_connection(management, name, system)
         async with Client(worker.connection, user_agent="multimirror-cli", timeout=_QUICK) as client:
             return await identity_of(client)
     except (CommandError, ApiError):

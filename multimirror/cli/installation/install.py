@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from multimirror.batch import Json
+from multimirror.cli.apply import ObjectChange, Operation, apply_and_compare, find, remove
 from multimirror.cli.errors import CommandError, Exit
-from multimirror.cli.installation.applying import Outcome, apply, find, remove
-from multimirror.cli.installation.wanting import KINDS, PART_OF, Wanted, called, objects, superfluous
+from multimirror.cli.installation.objects import KINDS, PART_OF, InstallOptions, display_name, objects, superfluous
 from multimirror.kube import Client
 
 Tell = Callable[[str], None]
@@ -22,68 +22,69 @@ Tell = Callable[[str], None]
 class Report:
     """What became of every object."""
 
-    each: Callable[[Outcome], None]
+    each: Callable[[ObjectChange], None]
     """Hears of every object as it is done."""
-    outcomes: list[Outcome] = field(default_factory=list)
+    changes: list[ObjectChange] = field(default_factory=list)
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, change: ObjectChange) -> None:
         """One more is done."""
-        self.outcomes.append(outcome)
-        self.each(outcome)
+        self.changes.append(change)
+        self.each(change)
 
     @property
     def warnings(self) -> list[str]:
         """What the server had to say, with the object that it was about."""
-        return [f"{called(each.obj)}: {text}" for each in self.outcomes for text in each.warnings]
+        return [f"{display_name(each.obj)}: {text}" for each in self.changes for text in each.warnings]
 
-    def count(self, done: str) -> int:
+    def count(self, operation: Operation) -> int:
         """How many objects."""
-        return sum(each.done == done for each in self.outcomes)
+        return sum(each.operation == operation for each in self.changes)
 
 
-async def install(client: Client, wanted: Wanted, report: Report, *, dry_run: bool) -> None:
+async def install(client: Client, options: InstallOptions, report: Report, *, dry_run: bool) -> None:
     """Apply everything."""
-    await _not_helms(client, wanted)
-    for obj in objects(wanted):
-        report.add(await apply(client, obj, dry_run=dry_run))
+    await _not_helms(client, options)
+    for obj in objects(options):
+        report.add(await apply_and_compare(client, obj, dry_run=dry_run))
 
 
-async def prune(client: Client, wanted: Wanted, report: Report, *, dry_run: bool) -> list[str]:
+async def prune(client: Client, options: InstallOptions, report: Report, *, dry_run: bool) -> list[str]:
     """Remove what other flags had installed. Gives the names of what has to stay until the webhook is registered.
 
     Policies that were replaced by the webhook go only when it answers: no Job that asks for a queue may slip through.
     """
     kept = []
-    for obj in superfluous(wanted):
+    for obj in superfluous(options):
         found = await find(client, obj)
         if found is None or not ours(found):
             continue
-        if wanted.admission == "webhook" and "AdmissionPolicy" in obj["kind"] and not await _registered(client, wanted):
-            kept.append(called(obj))
-        elif outcome := await remove(client, obj, dry_run=dry_run):
-            report.add(outcome)
+        is_policy = "AdmissionPolicy" in obj["kind"]
+        if options.admission == "webhook" and is_policy and not await _registered(client, options):
+            kept.append(display_name(obj))
+        elif change := await remove(client, obj, dry_run=dry_run):
+            report.add(change)
     return kept
 
 
-async def _registered(client: Client, wanted: Wanted) -> bool:
-    webhook = next(obj for obj in objects(wanted) if obj["kind"] == "MutatingWebhookConfiguration")
+async def _registered(client: Client, options: InstallOptions) -> bool:
+    webhook = next(obj for obj in objects(options) if obj["kind"] == "MutatingWebhookConfiguration")
     return bool((await find(client, webhook) or {}).get("webhooks"))
 
 
-async def ready(client: Client, wanted: Wanted, tell: Tell) -> None:
+async def ready(client: Client, options: InstallOptions, tell: Tell) -> None:
     """Wait until our kinds are served and every replica answers; `tell` hears how far it is whenever that changes."""
     said = ""
-    for obj in objects(wanted):
+    for obj in objects(options):
         if obj["kind"] not in {"CustomResourceDefinition", "Deployment"}:
             continue
-        while (missing := lacking(await find(client, obj))) is not None:
+        while (missing := why_not_ready(await find(client, obj))) is not None:
             if missing != said:
-                tell(f"{called(obj)}: {missing}")
+                tell(f"{display_name(obj)}: {missing}")
                 said = missing
             await asyncio.sleep(0.25)
 
 
-def lacking(obj: Json | None) -> str | None:
+def why_not_ready(obj: Json | None) -> str | None:
     """What an object still lacks to be of use; None for nothing. Pure."""
     if obj is None:
         return "is not there"
@@ -115,13 +116,13 @@ def helm_release(obj: Json | None) -> str | None:
     return str((obj["metadata"].get("annotations") or {}).get("meta.helm.sh/release-name", "multimirror"))
 
 
-async def _not_helms(client: Client, wanted: Wanted) -> None:
-    for obj in objects(wanted):
+async def _not_helms(client: Client, options: InstallOptions) -> None:
+    for obj in objects(options):
         if obj["kind"] in {"Deployment", "ClusterRole"}:
             found = await find(client, obj)
             if (release := helm_release(found)) is not None:
                 raise CommandError(
-                    f"{called(obj)} belongs to the Helm release {release}",
+                    f"{display_name(obj)} belongs to the Helm release {release}",
                     f"Upgrade it with `helm upgrade {release}`, or remove it with helm first.",
                     code=Exit.REFUSED,
                 )
