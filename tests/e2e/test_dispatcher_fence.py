@@ -7,16 +7,10 @@ import asyncio
 import contextlib
 from typing import Any
 
-import pytest
-
-from faults.record import MANAGEMENT
 from multimirror.api import ATTEMPT_ANNOTATION, FENCE_ANNOTATION
-from multimirror.dispatcher import Dispatcher
-from multimirror.kube import Client, Connection
-from multimirror.kube.resources import JOBS, NAMESPACES, SECRETS
-from tests.e2e.dispatching import Stage, cluster_of, condition, finished, running, secret, until
+from multimirror.kube.resources import JOBS
+from tests.e2e.dispatching import Stage, a_dispatcher, cluster_of, condition, finished, running, until
 
-pytestmark = [pytest.mark.timeout(180)]
 Json = dict[str, Any]
 LEASE = 10
 STANDBY = "dispatcher-standby"
@@ -76,18 +70,10 @@ async def test_who_takes_over_and_cannot_reach_a_worker_counts_from_then_and_not
     """A standby may be cut off from a worker for long while the one that leads is not, and gives leases there."""
     await fenced(stage, placement="Ordered")
     first, _ = stage.workers
-    elsewhere = f"{stage.namespace}-standby"
-    await stage.management.create(NAMESPACES, {"metadata": {"name": elsewhere}})
-    for name in stage.workers:
-        link = await stage.history.link(name, stage.kubeconfig_of(name), STANDBY)
-        await stage.management.create(SECRETS, secret(name, link.kubeconfig), elsewhere)
-    home = await stage.history.link(MANAGEMENT, stage.kubeconfig_of(MANAGEMENT), STANDBY)
-    stage.history.spoil("partition", first, STANDBY)
     async with contextlib.AsyncExitStack() as stack:
-        stack.enter_context(stage.history.life(STANDBY))
-        connection = Connection.from_kubeconfig(home.kubeconfig, name="management")
-        client = await stack.enter_async_context(Client(connection))
-        standby = Dispatcher(client, stage.options(namespace=elsewhere))
+        replica = await stack.enter_async_context(stage.replica(STANDBY))
+        stage.history.spoil("partition", first, STANDBY)
+        standby = a_dispatcher(replica.client, replica.options)
         await stack.enter_async_context(standby.following())
         await standby.synced()
         connection_there = standby.worker(first)

@@ -34,7 +34,6 @@ from tests.e2e.admission.test_webhook import admission
 from tests.e2e.installation.processes import token
 
 pytestmark = [
-    pytest.mark.timeout(300),
     # The embedded cluster does not run CEL.
     pytest.mark.parametrize("cluster", ["local"], indirect=True),
 ]

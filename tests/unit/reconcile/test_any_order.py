@@ -21,10 +21,7 @@ from multimirror.reconcile.actions import (
     DeleteCopy,
     Enqueue,
     PatchStatus,
-    RejectStatus,
-    Requeue,
     SyncCopy,
-    Tell,
     Unassign,
 )
 from multimirror.reconcile.decide import decide
