@@ -55,7 +55,7 @@ async def installed(fleet: Fleet, options: InstallOptions | None = None) -> Asyn
         Client(connection, user_agent="multimirror") as own,
     ):
         await _join(client, fleet, options)
-        async with Dispatcher(own, of_the_dispatcher):
+        async with await Dispatcher.connect(own, of_the_dispatcher):
             await _ready(client, set(fleet.workers))
             yield client
 

@@ -50,7 +50,8 @@ async def serve(options: RunOptions, stop: asyncio.Event) -> None:
             # Leadership must not wait behind work: its calls have a client of their own.
             own = await stack.enter_async_context(Client(connection, concurrency=2, user_agent=COMPONENT))
             elector = _elector(options, own)
-        dispatcher = Dispatcher(client, options.dispatcher, guard=elector.check if elector is not None else None)
+        guard = elector.check if elector is not None else None
+        dispatcher = await Dispatcher.connect(client, options.dispatcher, guard=guard)
         health = HealthServer(options.health_host, options.health_port)
         health.add_question("/explain", partial(_explain, dispatcher))
         admission = serve_admission(options.admission, connection, health) if options.admission is not None else None

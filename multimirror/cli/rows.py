@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from multimirror.api import CONNECTED, MANAGED_BY, QUEUE_LABEL, READY
-from multimirror.api.placement import attempt_of, cluster_of, is_held
+from multimirror.api.placement import attempt_of, cluster_of
+from multimirror.kinds import JOB, is_held
 from multimirror.batch import Json, find_condition, is_complete, is_failed
 
 WAITING: Final = "Waiting"
@@ -100,7 +101,7 @@ def why(job: Json, context: JobContext) -> str:
 
 
 def _why_waiting(job: Json, queue: str | None, context: JobContext) -> str:
-    if is_held(job):
+    if is_held(JOB, job):
         return "held, as its user asked"
     event = context.waiting.get(job["metadata"]["uid"])
     if event is not None:

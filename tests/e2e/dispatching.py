@@ -143,9 +143,11 @@ def running(job: Json) -> bool:
     return bool((job.get("status") or {}).get("ready"))
 
 
-def a_dispatcher(client: Client, options: DispatcherOptions, *, guard: Callable[[], None] | None = None) -> Dispatcher:
+async def a_dispatcher(
+    client: Client, options: DispatcherOptions, *, guard: Callable[[], None] | None = None
+) -> Dispatcher:
     """The one place in these tests where a dispatcher is put together."""
-    return Dispatcher(client, options, guard=guard)
+    return await Dispatcher.connect(client, options, guard=guard)
 
 
 class Replica(NamedTuple):
@@ -209,7 +211,7 @@ class Stage:
         with self.history.life():
             async with (
                 Client(connection) as client,
-                a_dispatcher(client, self.options(**more), guard=guard) as dispatcher,
+                await a_dispatcher(client, self.options(**more), guard=guard) as dispatcher,
             ):
                 yield dispatcher
 
@@ -240,7 +242,7 @@ class Stage:
                 renew_deadline=100.0,
                 retry_period=0.2,
             )
-            dispatcher = a_dispatcher(replica.client, replica.options, guard=elector.check)
+            dispatcher = await a_dispatcher(replica.client, replica.options, guard=elector.check)
             async with dispatcher.following():
                 task = asyncio.ensure_future(elector.run(dispatcher.work))
                 try:

@@ -73,7 +73,7 @@ async def test_who_takes_over_and_cannot_reach_a_worker_counts_from_then_and_not
     async with contextlib.AsyncExitStack() as stack:
         replica = await stack.enter_async_context(stage.replica(STANDBY))
         stage.history.spoil("partition", first, STANDBY)
-        standby = a_dispatcher(replica.client, replica.options)
+        standby = await a_dispatcher(replica.client, replica.options)
         await stack.enter_async_context(standby.following())
         await standby.synced()
         connection_there = standby.worker(first)

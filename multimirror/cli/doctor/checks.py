@@ -15,7 +15,8 @@ from multimirror.api import (
     SpecError,
     WorkerClusterSpec,
 )
-from multimirror.api.placement import cluster_of, is_held
+from multimirror.api.placement import cluster_of
+from multimirror.kinds import JOB, is_held
 from multimirror.batch import Json, find_condition, is_finished
 from multimirror.cli.doctor.findings import Finding, fault, ok, warning
 from multimirror.cli.rows import JobContext, is_ours, why
@@ -167,7 +168,7 @@ def _trouble(job: Json, context: JobContext, now: datetime, stuck_after: timedel
     if "deletionTimestamp" in metadata:
         return "deleting" if _old(metadata["deletionTimestamp"], now, stuck_after) else ""
     cluster, old = cluster_of(job), _old(metadata.get("creationTimestamp"), now, stuck_after)
-    if cluster is None and is_held(job):
+    if cluster is None and is_held(JOB, job):
         return ""
     if cluster is None:
         if any(part in why(job, context) for part in _HOPELESS):

@@ -71,7 +71,7 @@ class Place:
     @contextlib.asynccontextmanager
     async def dispatcher(self) -> AsyncIterator[None]:
         connection = Connection.from_kubeconfig(self.kubeconfig, name="management")
-        async with Client(connection) as client, a_dispatcher(client, DispatcherOptions(namespace=SYSTEM)):
+        async with Client(connection) as client, await a_dispatcher(client, DispatcherOptions(namespace=SYSTEM)):
             yield
 
     async def uninstall(self, *arguments: str) -> "tuple[int, str, str]":
