@@ -27,8 +27,10 @@ import structlog
 
 from multimirror.batch import Json
 from multimirror.kube import Client, EventRecorder, WorkQueue
-from multimirror.observe.explain import explained
+from multimirror.observe.explain import explanation
 from multimirror.observe.reporter import Reporter
+from multimirror.observe.snapshot import job_view
+from multimirror.observe.sources import CachedFleet
 from multimirror.options import DispatcherOptions
 from multimirror.reconcile.cache import Knowledge
 from multimirror.reconcile.events import Listening
@@ -77,7 +79,8 @@ class Dispatcher:
             concurrency=options.concurrency,
         )
         self._lanes = Lanes(known, actor, self._scheduler, queue, options)
-        self._reporter = Reporter(writer, known, self._scheduler, options)
+        self._fleet = CachedFleet(known, self._scheduler)
+        self._reporter = Reporter(writer, self._fleet, options, clock=clock)
         self._listening = Listening(known, self._lanes, self._scheduler, actor, self._reporter.wake)
         self._running: AsyncExitStack | None = None
         self.ready = asyncio.Event()
@@ -194,7 +197,8 @@ class Dispatcher:
 
     def explained(self, key: str) -> Json | None:
         """Where the Job `namespace/name` is, and why it is not further, as JSON. None where we know no such Job."""
-        return explained(key, self._known, self._scheduler)
+        view = job_view(self._fleet, key)
+        return explanation(view) if view is not None else None
 
     async def idle(self) -> None:
         """Wait until every Job that wanted attention has had it (what waits for a time aside)."""
