@@ -31,8 +31,10 @@ from multimirror.batch.times import moment
 from multimirror.kinds import JOB, KINDS, Ref, ref_of
 from multimirror.kube import Client, EventRecorder, WorkQueue
 from multimirror.kube.supervise import Supervisor
-from multimirror.observe.explain import explained
+from multimirror.observe.explain import explanation
 from multimirror.observe.reporter import Reporter
+from multimirror.observe.snapshot import job_view
+from multimirror.observe.sources import CachedFleet
 from multimirror.options import DispatcherOptions
 from multimirror.reconcile.cache import ManagementCache
 from multimirror.reconcile.events import EventHandlers
@@ -126,7 +128,8 @@ class Dispatcher:
             context=context,
             options=options,
         )
-        self._reporter = Reporter(writer, cache, workers, assignments, scheduler, options, clock)
+        self._fleet = CachedFleet(cache, workers, assignments, scheduler)
+        self._reporter = Reporter(writer, self._fleet, options, clock=clock)
         EventHandlers(
             management=cache,
             workers=workers,
@@ -239,7 +242,8 @@ class Dispatcher:
 
     def explained(self, key: str) -> Json | None:
         """Where the Job `namespace/name` is, and why it is not further, as JSON. None where we know no such Job."""
-        return explained(key, self._cache.originals, self._workers, self._scheduler)
+        view = job_view(self._fleet, key)
+        return explanation(view) if view is not None else None
 
     async def idle(self) -> None:
         """Wait until every object that wanted attention has had it (what waits for a time aside)."""

@@ -5,21 +5,33 @@ from typing import Final
 
 from prometheus_client import Gauge
 
+from multimirror.observe.snapshot import COPY_STATES, MirrorQueueView, WorkerClusterView
+
 PENDING: Final = Gauge("multimirror_queue_pending_jobs", "Jobs that wait for a worker.", ("queue",))
 RUNNING: Final = Gauge("multimirror_queue_running_jobs", "Jobs that were given to a worker.", ("queue",))
-STATES: Final = ("running", "suspended", "complete", "failed", "terminating")
-COPIES: Final = Gauge(
-    "multimirror_copies",
-    "Copies there, by state: running, suspended, complete, failed, terminating.",
-    ("worker", "state"),
-)
+COPIES: Final = Gauge("multimirror_copies", f"Copies there, by state: {', '.join(COPY_STATES)}.", ("worker", "state"))
 WORKER_UP: Final = Gauge("multimirror_worker_up", "1 while a worker is connected.", ("worker",))
 ASSIGNED_JOBS: Final = Gauge("multimirror_worker_jobs", "Jobs that are assigned to a worker.", ("worker",))
 
 
+def show_worker(view: WorkerClusterView) -> None:
+    if view.state is None:
+        return
+    WORKER_UP.labels(view.name).set(1 if view.state.connected else 0)
+    ASSIGNED_JOBS.labels(view.name).set(view.jobs)
+    if view.copies is not None:
+        for state in COPY_STATES:
+            COPIES.labels(view.name, state).set(view.copies.get(state, 0))
+
+
+def show_queue(view: MirrorQueueView) -> None:
+    PENDING.labels(view.name).set(view.pending)
+    RUNNING.labels(view.name).set(view.running)
+
+
 def forget_worker(name: str) -> None:
     """What is measured of a worker that is none any more must not look as if it were."""
-    _forget((WORKER_UP, (name,)), (ASSIGNED_JOBS, (name,)), *((COPIES, (name, state)) for state in STATES))
+    _forget((WORKER_UP, (name,)), (ASSIGNED_JOBS, (name,)), *((COPIES, (name, state)) for state in COPY_STATES))
 
 
 def forget_queue(name: str) -> None:
