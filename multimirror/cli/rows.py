@@ -7,8 +7,8 @@ from typing import Final
 
 from multimirror.api import CONNECTED, MANAGED_BY, QUEUE_LABEL, READY
 from multimirror.api.placement import attempt_of, cluster_of
-from multimirror.kinds import JOB, is_held
 from multimirror.batch import Json, find_condition, is_complete, is_failed
+from multimirror.kinds import JOB, is_held
 
 WAITING: Final = "Waiting"
 _BUILT_IN: Final = "kubernetes.io/job-controller"

@@ -20,7 +20,12 @@ class CachedFleet:
     def __init__(
         self, management: ManagementCache, workers: Workers, assignments: Assignments, scheduler: Scheduler
     ) -> None:
-        self._management, self._workers, self._usage, self._scheduler = management, workers, assignments.usage, scheduler
+        self._management, self._workers, self._usage, self._scheduler = (
+            management,
+            workers,
+            assignments.usage,
+            scheduler,
+        )
 
     def worker_clusters(self) -> Iterable[Json]:
         return self._management.clusters.list()

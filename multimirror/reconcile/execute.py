@@ -234,10 +234,11 @@ class WorkerExecutor:
     def _not_changed(self, kind: Kind, obj: Json, message: str) -> None:
         self._context.announcements.tell(kind, obj, "CopyNotChanged", message)
 
-    def _refused(self, ref: Ref, why: str) -> None:
+    def _refused(self, ref: Ref, why: str) -> RequeueAfter | None:
         self._context.memory.refuse(ref, self._name, why, self._context.clock() + self._context.refusal_seconds)
         metrics.REFUSED.labels(self._name).inc()
         _log.info("copy refused", ref=str(ref), cluster=self._name, why=why)
+        return None  # what is to be done about it is decided at once
 
     def _name_of(self, obj: Json) -> str:
         """Another name, for a copy in the cluster of the original."""

@@ -16,10 +16,10 @@ from multimirror.api import (
     WorkerClusterSpec,
 )
 from multimirror.api.placement import cluster_of
-from multimirror.kinds import JOB, is_held
 from multimirror.batch import Json, find_condition, is_finished
 from multimirror.cli.doctor.findings import Finding, fault, ok, warning
 from multimirror.cli.rows import JobContext, is_ours, why
+from multimirror.kinds import JOB, is_held
 from multimirror.kube import key_of
 
 SKEW_WARNING: Final = 5.0

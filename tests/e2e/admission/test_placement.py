@@ -18,8 +18,8 @@ from clusters.local import LocalCluster
 from multimirror.api import (
     ATTEMPT_ANNOTATION,
     CLUSTER_ANNOTATION,
-    HOLD_ANNOTATION,
     FENCE_ANNOTATION,
+    HOLD_ANNOTATION,
     MANAGED_BY,
     PLACEMENT_ANNOTATIONS,
     QUEUE_LABEL,
