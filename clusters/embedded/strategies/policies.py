@@ -1,5 +1,4 @@
-"""Admission policies and their bindings: kept, so that who installs or looks for them finds them. There is no CEL to run
-them."""
+"""Admission policies and their bindings: kept, so that who installs or looks for them finds them, and not evaluated."""
 
 from clusters.embedded.kinds import Strategy
 from clusters.embedded.store import Object
