@@ -1,8 +1,9 @@
 """multimirror installed on a fleet, as an operator would have done it, for `multimirror fleet` and the demo.
 
-On the management cluster: our kinds, our namespace, admission by webhook, a WorkerCluster for each worker and some
-queues; Jobs of the namespace `default` that name no queue get the first. The dispatcher and the webhook run in this
-process. Everything is applied, so that a fleet whose state was kept comes back as it was.
+On the management cluster: our kinds, our namespace, admission by webhook, the policy that guards where Jobs are (an
+embedded cluster keeps it, and does not evaluate it), a WorkerCluster for each worker and some queues; Jobs of the
+namespace `default` that name no queue get the first. The dispatcher and the webhook run in this process. Everything is
+applied, so that a fleet whose state was kept comes back as it was.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ import orjson
 
 from clusters.fleet import Fleet, Kubeconfig
 from multimirror.admission import NAMESPACES, PATH, AdmissionServer, Registration, Webhook
+from multimirror.admission.placement import placement_policy
 from multimirror.api import DEFAULT_QUEUE_LABEL, MIRROR_QUEUES, READY, WORKER_CLUSTERS, crds
 from multimirror.batch import Json, find_condition
 from multimirror.cli.apply import apply
@@ -68,6 +70,8 @@ async def _admission(client: Client, address: str) -> AsyncIterator[None]:
         await _apply(client, CRDS, definition["metadata"]["name"], definition)
     for resource in (WORKER_CLUSTERS, MIRROR_QUEUES):
         await _served(client, resource)
+    for document in placement_policy():
+        await apply(client, document, manager=_MANAGER)
     namespaces, queues = Informer(client, NAMESPACES), Informer(client, MIRROR_QUEUES)
     async with namespaces, queues, AdmissionServer(client, namespaces, queues, host=address, port=0) as server:
         registration = Registration(url=f"https://{address}:{server.port}{PATH}")
