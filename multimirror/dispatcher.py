@@ -34,7 +34,7 @@ from multimirror.reconcile.cache import Knowledge
 from multimirror.reconcile.events import Listening
 from multimirror.reconcile.execute import ManagementActor
 from multimirror.reconcile.lanes import Lanes
-from multimirror.scheduling.filters import Explanation
+from multimirror.scheduling.plan import PlacementDecision
 from multimirror.scheduling.recall import recall
 from multimirror.scheduling.scheduler import Scheduler
 from multimirror.workers import Access, Worker, Workers, identity_of
@@ -187,10 +187,10 @@ class Dispatcher:
         """The identity of the management cluster, on every copy."""
         return self._lanes.origin
 
-    def explain(self, namespace: str, name: str) -> Explanation | None:
+    def explain(self, namespace: str, name: str) -> PlacementDecision | None:
         """Why a Job waits: every worker with its reason. None for one that does not wait."""
         job = self._known.originals.informer.get(f"{namespace}/{name}")
-        return self._scheduler.explanations.get(job["metadata"]["uid"]) if job is not None else None
+        return self._scheduler.decisions.get(job["metadata"]["uid"]) if job is not None else None
 
     def explained(self, key: str) -> Json | None:
         """Where the Job `namespace/name` is, and why it is not further, as JSON. None where we know no such Job."""

@@ -8,7 +8,7 @@ from multimirror.api.placement import attempt_of, cluster_of, is_held
 from multimirror.batch import Json, is_finished
 from multimirror.kube import key_of
 from multimirror.reconcile.cache import Knowledge
-from multimirror.scheduling.filters import Explanation
+from multimirror.scheduling.plan import PlacementDecision
 from multimirror.scheduling.scheduler import Scheduler
 
 
@@ -29,8 +29,8 @@ def explained(key: str, known: Knowledge, scheduler: Scheduler) -> Json | None:
     if cluster is not None:
         worker = known.worker(cluster)
         answer |= {"cluster": cluster, "connected": worker is not None and worker.state.connected}
-    explanation = scheduler.explanations.get(uid)
-    return answer | (_reasons(explanation) if explanation is not None else {})
+    decision = scheduler.decisions.get(uid)
+    return answer | (_reasons(decision) if decision is not None else {})
 
 
 def _state(job: Json) -> str:
@@ -41,12 +41,9 @@ def _state(job: Json) -> str:
     return "Held" if is_held(job) else "Waiting"
 
 
-def _reasons(explanation: Explanation) -> Json:
+def _reasons(decision: PlacementDecision) -> Json:
     return {
-        "reason": explanation.reason,
-        "message": str(explanation),
-        "workers": [
-            {"name": verdict.worker, "fits": verdict.score is not None, "message": verdict.why}
-            for verdict in explanation.verdicts
-        ],
+        "reason": decision.reason,
+        "message": str(decision),
+        "workers": [{"name": result.worker, "fits": result.fits, "message": result.why} for result in decision.results],
     }

@@ -18,6 +18,7 @@ from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, MirrorQueueSpec, Spe
 from multimirror.batch import Json, Phase, phase
 from multimirror.batch.quantities import canonical
 from multimirror.batch.times import format_time, moment, seconds_of
+from multimirror.kinds.pod_sets import quantities_of
 from multimirror.kube import Client, KubeError, Resource
 from multimirror.observe import metrics
 from multimirror.options import DispatcherOptions
@@ -113,7 +114,7 @@ class Reporter:
         if worker is None or self._known.workers is None:
             return before
         spec = self._known.workers.specs.get(name)
-        state, use = worker.state, self._known.originals.ledger.worker(name)
+        state, use = worker.state, self._known.originals.usage.sums.worker(name)
         metrics.WORKER_UP.labels(name).set(1 if state.connected else 0)
         metrics.ASSIGNED_JOBS.labels(name).set(use.jobs)
         self._count_copies(worker)
@@ -129,7 +130,7 @@ class Reporter:
             "observedGeneration": generation,
             "conditions": found,
             "jobs": use.jobs,
-            "used": _quantities(use.resources),
+            "used": _quantities(quantities_of(use.resources)),
             "kinds": ["Job.batch"] if state.ready else [],
         }
         if state.version:
@@ -158,8 +159,8 @@ class Reporter:
 
     def _queue_status(self, queue: Json) -> Json:
         name, before = queue["metadata"]["name"], queue.get("status") or {}
-        ledger = self._known.originals.ledger
-        running, pending = ledger.queue(name).jobs, self._scheduler.pending(name)
+        usage = self._known.originals.usage.sums
+        running, pending = usage.queue(name).jobs, self._scheduler.pending(name)
         metrics.PENDING.labels(name).set(pending)
         metrics.RUNNING.labels(name).set(running)
         generation = queue["metadata"].get("generation", 1)
@@ -177,15 +178,15 @@ class Reporter:
             "pending": pending,
             "running": running,
             "finished": finished.total(),
-            "workers": _by_worker(ledger.spread(name), finished),
+            "workers": _by_worker(usage.by_worker(name), finished),
         }
         head = self._scheduler.heads.get(name)
         if head is not None and pending:
             status["head"] = {
-                "job": f"{head.job.namespace}/{head.job.name}",
-                "since": head.job.created,
-                "reason": head.explanation.reason,
-                "message": str(head.explanation),
+                "job": f"{head.candidate.namespace}/{head.candidate.name}",
+                "since": head.candidate.created,
+                "reason": head.decision.reason,
+                "message": str(head.decision),
             }
         return status
 

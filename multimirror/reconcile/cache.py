@@ -10,13 +10,14 @@ from dataclasses import replace
 from multimirror.api import CONNECTED, MIRROR_QUEUES, WORKER_CLUSTERS, MirrorQueueSpec
 from multimirror.api.placement import Copy, attempt_of, cluster_of
 from multimirror.batch import Json, find_condition
+from multimirror.kinds.pod_sets import job_pod_sets, total
 from multimirror.kube import Client, Informer
 from multimirror.kube.resources import NAMESPACES, SECRETS
 from multimirror.options import DispatcherOptions
 from multimirror.reconcile.decide import Reach, Situation
 from multimirror.reconcile.memory import Memory
-from multimirror.reconcile.originals import Originals
-from multimirror.scheduling.candidates import Candidate, WorkerView, candidate, policy_of
+from multimirror.reconcile.originals import Originals, job_ref
+from multimirror.scheduling.candidates import Candidate, WorkerSnapshot, candidate, policy_of
 from multimirror.workers import Worker, Workers, disconnected_at, trim_namespace
 
 
@@ -80,20 +81,21 @@ class Knowledge:
     def candidate(self, job: Json, avoid: Mapping[str, str]) -> Candidate:
         """A Job, as something to place."""
         queue = self.originals.queue_of(job)
-        found = candidate(job, queue, avoid)
+        ref = job_ref(job["metadata"]["uid"])
+        found = candidate(ref, job, queue=queue, requests=total(job_pod_sets(job)), avoid=avoid)
         spec = self.specs.get(queue)
         namespace = self.namespaces.get(job["metadata"]["namespace"])
         if spec is not None and not spec.admits((namespace or {}).get("metadata", {}).get("labels")):
             return replace(found, problem=f"queue {queue} may not be used from namespace {found.namespace}")
         return found
 
-    def views(self) -> Mapping[str, WorkerView]:
+    def views(self) -> Mapping[str, WorkerSnapshot]:
         """The workers, as places for Jobs."""
         if self.workers is None:
             return {}
         specs = self.workers.specs
         return {
-            worker.name: WorkerView(
+            worker.name: WorkerSnapshot(
                 name=worker.name, spec=specs[worker.name], state=worker.state, recorded=self.is_recorded(worker.name)
             )
             for worker in self.workers

@@ -68,7 +68,7 @@ class Listening:
             self._lanes.open(worker)
         else:
             self._lanes.close(worker)
-        uids = set(self._known.originals.ledger.on(worker))
+        uids = {ref.uid for ref in self._known.originals.usage.on(worker)}
         if reconnected and connection is not None and connection.session is not None:
             uids.update(origin_uid(copy) for copy in connection.session.all_copies())  # orphans, too
         for uid in uids - {""}:
@@ -129,7 +129,7 @@ class Listening:
             return
         for waiting in self._scheduler.waiting():
             if waiting.namespace == change.object["metadata"]["name"]:
-                self._lanes.add(waiting.uid)
+                self._lanes.add(waiting.ref.uid)
 
     def _look_at_queue(self, name: str) -> None:
         """Its rules are others now: for those that wait, for those whose worker is lost, and for finished copies."""

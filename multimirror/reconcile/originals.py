@@ -10,11 +10,12 @@ from typing import Final
 from multimirror.api import QUEUE_LABEL
 from multimirror.api.placement import attempt_of, cluster_of, queue_of, stock_writers
 from multimirror.batch import Json, is_finished
-from multimirror.kinds.pod_sets import job_requests
+from multimirror.kinds.kind import Ref
+from multimirror.kinds.pod_sets import job_pod_sets, total
 from multimirror.kube import Change, Client, Informer, Object
 from multimirror.kube.own_writes import OwnWrites
 from multimirror.kube.resources import JOBS
-from multimirror.scheduling.usage import Holding, Ledger
+from multimirror.scheduling.usage import Reservation, UsageCache
 
 _BY_UID: Final = "uid"
 _KEPT: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
@@ -27,7 +28,7 @@ class Originals:
         self.informer = Informer(client, JOBS, trim=self._trim)
         self.informer.add_index(_BY_UID, self._uids)
         self.writes = OwnWrites(self.informer)
-        self.ledger = Ledger()
+        self.usage = UsageCache()
         self.finished: defaultdict[str, Counter[str]] = defaultdict(Counter)
         """Finished Jobs that are still there, by queue and by the worker that had them last ("": none)."""
         self._managed_by = managed_by
@@ -52,9 +53,10 @@ class Originals:
         """The name of its queue; empty where there is none."""
         return queue_of(job, self._namespaces.get(job["metadata"]["namespace"])) or ""
 
-    def assume(self, uid: str, attempt: int) -> None:
-        """This attempt is being written; until the cache shows it, or it failed, its holding in the ledger counts."""
+    def assume(self, uid: str, attempt: int, reservation: Reservation) -> None:
+        """This attempt is being written; until the cache shows it, or it failed, its reservation counts."""
         self._assumed[uid] = attempt
+        self.usage.put(job_ref(uid), reservation)
 
     def unassume(self, uid: str) -> None:
         """It was not written."""
@@ -75,15 +77,15 @@ class Originals:
         if job is not None and self._assumed.get(uid, 0) > attempt_of(job):
             return  # this is older than what we sent
         self._assumed.pop(uid, None)
-        self.ledger.put(uid, self._holding(job))
+        self.usage.put(job_ref(uid), self._reservation(job))
 
-    def _holding(self, job: Json | None) -> Holding | None:
+    def _reservation(self, job: Json | None) -> Reservation | None:
         if job is None or is_finished(job.get("status") or {}):
             return None
         cluster = cluster_of(job)
         if cluster is None:
             return None
-        return Holding(self.queue_of(job), job["metadata"]["namespace"], cluster, job_requests(job))
+        return Reservation(self.queue_of(job), job["metadata"]["namespace"], cluster, total(job_pod_sets(job)))
 
     def _count_end(self, uid: str, job: Json | None) -> None:
         ended = job is not None and is_finished(job.get("status") or {})
@@ -113,3 +115,8 @@ class Originals:
         if queue is not None:
             kept["labels"] = {QUEUE_LABEL: queue}
         return {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "metadata": kept}
+
+
+def job_ref(uid: str) -> Ref:
+    """A Job of this uid."""
+    return Ref(JOBS.name, uid)

@@ -9,7 +9,6 @@ cache shows what was changed. Until then the write is tried ever more seldom: a 
 import asyncio
 import contextlib
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -32,13 +31,15 @@ from multimirror.kube.errors import BadRequest, Conflict, Forbidden, Invalid, No
 from multimirror.kube.resources import JOBS
 from multimirror.observe import metrics
 from multimirror.reconcile.memory import Memory
-from multimirror.reconcile.originals import Originals
-from multimirror.scheduling.candidates import Candidate, WorkerView
-from multimirror.scheduling.filters import Explanation
-from multimirror.scheduling.plan import Outcome, plan
+from multimirror.reconcile.originals import Originals, job_ref
+from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
+from multimirror.scheduling.order import Waiting
+from multimirror.scheduling.plan import Placed, PlacementDecision, Step, Waits, plan
 
 _log = structlog.get_logger(__name__)
 _SHORTEST_PAUSE: Final = 0.005
+_SLICE: Final = 0.005
+"""Seconds of planning at a stretch."""
 _TOLD_PER_PASS: Final = 100
 _TELL_ON: Final = 2.0
 """Seconds until those hear why they wait who could not be told in the last pass: events go out 50 a second."""
@@ -57,43 +58,35 @@ class Scheduler:
         events: EventRecorder,
         *,
         queues: Callable[[], Mapping[str, MirrorQueueSpec]],
-        workers: Callable[[], Mapping[str, WorkerView]],
+        workers: Callable[[], Mapping[str, WorkerSnapshot]],
         again: Callable[[str], None],
         concurrency: int = 16,
     ) -> None:
         """`again` is told the uid of a Job that has to be looked at anew."""
         self._client, self._originals, self._memory, self._events = client, originals, memory, events
         self._queues, self._workers, self._again = queues, workers, again
-        self._waiting: dict[str, Candidate] = {}
-        self._decided: dict[str, Explanation] = {}
+        self._waiting = Waiting()
+        self._decided: dict[str, PlacementDecision] = {}
         self._outdated: dict[str, str] = {}
         """The resourceVersion of each decided Job that the API server no longer has."""
-        self._pending: Counter[str] = Counter()
         self._news = asyncio.Event()
+        self._left_to_tell = 0
         self._untold = False
         """Some do not know yet why they wait."""
-        self.explanations: dict[str, Explanation] = {}
-        """The latest decision about each Job that waits, by uid."""
-        self.heads: dict[str, Outcome] = {}
+        self.decisions: dict[str, PlacementDecision] = {}
+        """The latest about each Job that waits, by uid."""
+        self.heads: dict[str, Waits] = {}
         """The first Job of each queue that waits."""
         self._writers = Controller("assign", self._assign, concurrency=concurrency, timeout=60.0)
 
     def offer(self, job: Candidate) -> None:
         """This Job wants a worker."""
-        if job.uid in self._decided or self._waiting.get(job.uid) == job:
-            return
-        if job.uid not in self._waiting:
-            self._pending[job.queue] += 1
-        elif self._waiting[job.uid].queue != job.queue:
-            self._drop(job.uid)
-            self._pending[job.queue] += 1
-        self._waiting[job.uid] = job
-        self._news.set()
+        if job.ref.uid not in self._decided and self._waiting.put(job):
+            self._news.set()
 
     def withdraw(self, uid: str) -> None:
         """It does not, any more."""
-        if uid in self._waiting:
-            self._drop(uid)
+        if self._drop(uid):
             self._news.set()
 
     def wake(self) -> None:
@@ -103,11 +96,11 @@ class Scheduler:
 
     def waiting(self) -> list[Candidate]:
         """Everything that waits."""
-        return list(self._waiting.values())
+        return list(self._waiting)
 
     def pending(self, queue: str) -> int:
         """How many wait in a queue."""
-        return self._pending[queue]
+        return self._waiting.count(queue)
 
     async def run(self) -> None:
         """Until stopped, or cancelled."""
@@ -127,43 +120,56 @@ class Scheduler:
                 async with asyncio.timeout(_TELL_ON if self._untold else None):
                     await self._news.wait()
             self._news.clear()
-            started = time.perf_counter()
-            self._pass()
-            took = time.perf_counter() - started
+            took = await self._pass()
             metrics.PASSES.observe(took)
             await asyncio.sleep(max(_SHORTEST_PAUSE, 4 * took))
 
-    def _pass(self) -> None:
-        outcomes = plan(self._waiting.values(), self._queues(), self._workers(), self._originals.ledger)
-        heads: dict[str, Outcome] = {}
-        left, self._untold = min(_TOLD_PER_PASS, self._events.room), False
-        for outcome in outcomes:
-            uid = outcome.job.uid
-            if outcome.explanation.chosen is not None:
-                self._drop(uid)
-                self._decided[uid] = outcome.explanation
-                self._writers.queue.add(uid)
-                job = self._originals.get(uid)
-                self._originals.assume(uid, attempt_of(job) + 1 if job is not None else 1)
-                continue
-            self.explanations[uid] = outcome.explanation
-            heads.setdefault(outcome.job.queue, outcome)
-            if self._memory.of(uid).told != outcome.explanation.reason:
-                if left > 0:
-                    left -= self._tell(uid, outcome.explanation)
-                else:
-                    self._untold = True
+    async def _pass(self) -> float:
+        """In slices, for others wait too. Gives how long we worked, the pauses aside."""
+        heads: dict[str, Waits] = {}
+        self._left_to_tell, self._untold = min(_TOLD_PER_PASS, self._events.room), False
+        took, started = 0.0, time.perf_counter()
+        usage = self._originals.usage.snapshot()
+        for step in plan(self._waiting.snapshot(), self._queues(), self._workers(), usage):
+            if step is not None:
+                self._carry_out(step, heads)
+            if time.perf_counter() > started + _SLICE:
+                took += time.perf_counter() - started
+                await asyncio.sleep(0)
+                started = time.perf_counter()
         self.heads = heads
+        return took + time.perf_counter() - started
 
-    def _tell(self, uid: str, explanation: Explanation) -> bool:
+    def _carry_out(self, step: Step, heads: dict[str, Waits]) -> None:
+        candidate, decision = step.candidate, step.decision
+        uid = candidate.ref.uid
+        if self._waiting.get(candidate.ref) is not candidate:
+            self._news.set()  # it changed since the pass began
+            return
+        if isinstance(step, Placed):
+            self._drop(uid)
+            self._decided[uid] = decision
+            self._writers.queue.add(uid)
+            job = self._originals.get(uid)
+            self._originals.assume(uid, attempt_of(job) + 1 if job is not None else 1, step.reservation)
+            return
+        self.decisions[uid] = decision
+        heads.setdefault(candidate.queue, step)
+        if self._memory.of(uid).told != decision.reason:
+            if self._left_to_tell > 0:
+                self._left_to_tell -= self._tell(uid, decision)
+            else:
+                self._untold = True
+
+    def _tell(self, uid: str, decision: PlacementDecision) -> bool:
         """Say why it waits: when the reason is a new one, for numbers change all the time."""
         job = self._originals.get(uid)
         if job is None:
             return False
-        self._memory.of(uid).told = explanation.reason
-        kind = "Warning" if explanation.reason in {"NeverFits", "Invalid", "QueueMissing"} else "Normal"
-        about = {WAITS_FOR_ANNOTATION: explanation.reason}
-        self._events.event(job, "Waiting", str(explanation), type=kind, annotations=about)  # type: ignore[arg-type] # one of the two
+        self._memory.of(uid).told = decision.reason
+        kind = "Warning" if decision.reason in {"NeverFits", "Invalid", "QueueMissing"} else "Normal"
+        about = {WAITS_FOR_ANNOTATION: decision.reason}
+        self._events.event(job, "Waiting", str(decision), type=kind, annotations=about)  # type: ignore[arg-type] # one of the two
         return True
 
     def _tell_refusal(self, job: Json, words: str) -> None:
@@ -173,8 +179,8 @@ class Scheduler:
             self._events.event(job, "AssignmentRefused", message, type="Warning")
 
     async def _assign(self, uid: str) -> None:
-        explanation = self._decided.get(uid)
-        if explanation is None or explanation.chosen is None:
+        decision = self._decided.get(uid)
+        if decision is None or decision.chosen is None:
             return
         job = self._originals.get(uid)
         if job is not None and await self._originals.writes.seen(key_of(job)):
@@ -184,7 +190,7 @@ class Scheduler:
             self._undo(uid)
             return
         try:
-            await self._write(uid, job, explanation.chosen)
+            await self._write(uid, job, decision.chosen)
         except (Conflict, NotFound) as error:
             self._outdated[uid] = version
             raise NotYet(f"the cache does not show yet what became of Job {key_of(job)}") from error
@@ -196,7 +202,7 @@ class Scheduler:
             if error.outcome_unknown:
                 _log.warning("an assignment may or may not have been written", uid=uid, error=str(error))
             raise
-        self._events.event(job, "Assigned", f"runs on worker {explanation.chosen} ({explanation})")
+        self._events.event(job, "Assigned", f"runs on worker {decision.chosen} ({decision})")
 
     async def _write(self, uid: str, job: Json, worker: str) -> None:
         metadata, attempt = job["metadata"], attempt_of(job) + 1
@@ -233,7 +239,6 @@ class Scheduler:
         self._originals.unassume(uid)
         self._again(uid)
 
-    def _drop(self, uid: str) -> None:
-        job = self._waiting.pop(uid)
-        self._pending[job.queue] -= 1
-        self.explanations.pop(uid, None)
+    def _drop(self, uid: str) -> bool:
+        self.decisions.pop(uid, None)
+        return self._waiting.remove(job_ref(uid)) is not None

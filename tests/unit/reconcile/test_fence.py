@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, HOLD_ANNOTATION, LEASE_ANNOTATION, MirrorQueueSpec
+from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, HOLD_ANNOTATION, LEASE_ANNOTATION
 from multimirror.api.placement import Copy, attempt_of, cluster_of
 from multimirror.batch import is_finished
 from multimirror.batch.times import format_time, moment, seconds_of
@@ -25,9 +25,6 @@ from multimirror.reconcile.actions import (
     Warn,
 )
 from multimirror.reconcile.decide import Policy, Reach, Situation, decide
-from multimirror.scheduling.candidates import Candidate, WorkerView
-from multimirror.scheduling.filters import place
-from multimirror.scheduling.usage import Ledger
 from multimirror.workers.probe import clock_ahead
 from tests.unit.reconcile.builders import NOW, Builder, CopyBuilder, a_copy, a_job
 
@@ -121,15 +118,6 @@ def test_no_lease_is_given_on_a_worker_whose_connection_is_not_on_record() -> No
     assert decided(leased(), reach=unrecorded) == []
     assert synced(decided(leased(), copy_that_ran(40, 60), reach=unrecorded)) == {}
     assert decided(a_job().on("w1"), reach=unrecorded) == [CreateCopy("w1", 1)], "without a fence it does not matter"
-
-
-def test_a_queue_with_a_fence_takes_no_worker_whose_connection_is_not_on_record() -> None:
-    job = Candidate(uid="u", namespace="team", name="j", queue="q")
-    workers = {"w1": WorkerView(name="w1", recorded=False), "w2": WorkerView(name="w2")}
-    fenced = MirrorQueueSpec.read({"spec": {"fence": {"lease": "60s"}, "workers": {"names": ["w1", "w2"]}}})
-    told = place(job, "q", fenced, workers, Ledger())
-    assert (told.chosen, "does not say yet that it is connected" in str(told)) == ("w2", True)
-    assert place(job, "q", replace(fenced, fence=None), workers, Ledger()).chosen == "w1"
 
 
 def test_a_suspended_copy_is_resumed_with_a_fresh_lease_and_only_when_its_worker_has_noticed() -> None:
