@@ -45,7 +45,7 @@ from multimirror.reconcile.metrics import DispatchTimer
 from multimirror.reconcile.observer import Observer
 from multimirror.scheduling.announcements import Announcements
 from multimirror.scheduling.assignments import Assignments
-from multimirror.scheduling.filters import PlacementDecision
+from multimirror.scheduling.plan import PlacementDecision
 from multimirror.scheduling.scheduler import Scheduler
 from multimirror.workers import Worker, WorkerOptions, Workers, identity_of
 
@@ -105,6 +105,7 @@ class Dispatcher:
             announcements,
             queues=lambda: cache.queue_specs,
             workers=observer.worker_snapshots,
+            worker=observer.worker_snapshot,
             clock=clock,
             concurrency=options.concurrency,
         )

@@ -86,7 +86,7 @@ WAITING: Final = {
         "The Job asks for more than the whole quota, or than any worker has in all. It holds up nobody behind it.",
         "Ask for less, or add a larger worker, or raise the quota.",
     ),
-    "HeldUp": Reason(
+    "BlockedByQueue": Reason(
         "The queue is strict (StrictFIFO), and a Job before this one does not fit yet.",
         "Wait, or set queueingStrategy to BestEffortFIFO.",
     ),

@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 from multimirror.api.placement import Copy, hold_requested
 from multimirror.batch import FieldError, Json
+from multimirror.kinds.pod_sets import PodSet
 from multimirror.kube.resource import Object, Resource
 
 
@@ -40,16 +41,6 @@ class Outcome:
 
 
 RUNNING = Outcome()
-
-
-@dataclass(frozen=True, slots=True)
-class PodSet:
-    """Pods of one template that run side by side."""
-
-    name: str
-    count: int
-    spec: Json
-    """Of one pod."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,17 +1,30 @@
 """Where the read model comes from: the dispatcher's caches and its scheduler, behind the questions of FleetState."""
 
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import NamedTuple, Self
 
 from multimirror.api import MirrorQueueSpec, WorkerClusterSpec
 from multimirror.api.placement import attempt_of, cluster_of
 from multimirror.batch import Json
 from multimirror.kinds import JOB, KINDS, Kind, Ref, is_held
+from multimirror.kinds.pod_sets import quantities_of
 from multimirror.kube import key_of
 from multimirror.observe.snapshot import DecisionView, Original, QueueHead, Usage, WorkerFit
 from multimirror.reconcile.cache import ManagementCache
 from multimirror.scheduling.assignments import Assignments
 from multimirror.scheduling.scheduler import Scheduler
+from multimirror.scheduling.usage import Usage as SchedulerUsage
 from multimirror.workers import Workers, WorkerState
+
+
+class _Usage(NamedTuple):
+    jobs: int
+    resources: Mapping[str, Decimal]
+
+    @classmethod
+    def of(cls, sums: SchedulerUsage) -> Self:
+        return cls(sums.jobs, quantities_of(sums.resources))
 
 
 class CachedFleet:
@@ -47,13 +60,13 @@ class CachedFleet:
         return (f"{kind.resource.kind}.{kind.resource.group}" for kind in KINDS)
 
     def worker_usage(self, worker: str) -> Usage:
-        return self._usage.worker(worker)
+        return _Usage.of(self._usage.sums.worker(worker))
 
     def queue_usage(self, queue: str) -> Usage:
-        return self._usage.queue(queue)
+        return _Usage.of(self._usage.sums.queue(queue))
 
     def running_by_worker(self, queue: str) -> Mapping[str, int]:
-        return self._usage.spread(queue)
+        return self._usage.sums.by_worker(queue)
 
     def finished_by_worker(self, queue: str) -> Mapping[str, int]:
         return self._management.originals.finished.get(queue, {})

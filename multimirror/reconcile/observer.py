@@ -6,7 +6,7 @@ from dataclasses import replace
 from multimirror.api.placement import Copy, attempt_of, cluster_namespace_of, cluster_of
 from multimirror.batch import Json
 from multimirror.kinds import Kind, Ref
-from multimirror.kinds.pod_sets import total_requests
+from multimirror.kinds.pod_sets import total
 from multimirror.reconcile.cache import ManagementCache
 from multimirror.reconcile.memory import Memory
 from multimirror.reconcile.state import ObservedState, policy_of
@@ -65,7 +65,7 @@ class Observer:
         if obj is None:
             return None
         queue = originals.queue_of(obj)
-        requests = total_requests(originals.kind(ref).pod_sets(obj))
+        requests = total(originals.kind(ref).pod_sets(obj))
         found = candidate(ref, obj, queue=queue, requests=requests, avoid=avoid)
         spec = self._management.queue_specs.get(queue)
         namespace = self._management.namespaces.get(obj["metadata"]["namespace"])
@@ -75,17 +75,16 @@ class Observer:
 
     def worker_snapshots(self) -> Mapping[str, WorkerSnapshot]:
         """The workers, as the scheduler sees them."""
-        specs = self._workers.specs
-        return {
-            worker.name: WorkerSnapshot(
-                name=worker.name,
-                spec=specs[worker.name],
-                state=worker.state,
-                recorded=self._workers.is_recorded(worker.name),
-            )
-            for worker in self._workers
-            if worker.name in specs
-        }
+        found = (self.worker_snapshot(worker.name) for worker in self._workers)
+        return {snapshot.name: snapshot for snapshot in found if snapshot is not None}
+
+    def worker_snapshot(self, name: str) -> WorkerSnapshot | None:
+        """None for one that is gone, or cannot be read."""
+        worker, spec = self._workers.get(name), self._workers.specs.get(name)
+        if worker is None or spec is None:
+            return None
+        recorded = self._workers.contact(name).recorded
+        return WorkerSnapshot(name=name, spec=spec, state=worker.state, recorded=recorded)
 
     def _copies(self, ref: Ref) -> list[Copy]:
         """Only those are asked that have shown one: with fifty workers, asking all is most of a decision's cost."""

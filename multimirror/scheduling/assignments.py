@@ -26,10 +26,10 @@ from multimirror.api import (
 from multimirror.api.placement import attempt_of, cluster_of
 from multimirror.batch import Json
 from multimirror.kinds import Kinds, Ref
-from multimirror.kinds.pod_sets import total_requests
+from multimirror.kinds.pod_sets import total
 from multimirror.kube.informer import is_older
 from multimirror.scheduling.candidates import Candidate
-from multimirror.scheduling.filters import PlacementDecision
+from multimirror.scheduling.plan import PlacementDecision
 from multimirror.scheduling.usage import Reservation, UsageCache
 
 _log = structlog.get_logger(__name__)
@@ -46,6 +46,10 @@ class Assignment:
     """Of the copy, there."""
     attempt: int
     fence: int | None
+
+    @property
+    def reservation(self) -> Reservation:
+        return Reservation(self.candidate.queue, self.candidate.namespace, self.worker, self.candidate.requests)
 
     def patch(self, suspension: Json) -> Json:
         """The merge patch that writes it down, for exactly the object that was decided on."""
@@ -83,10 +87,7 @@ class Assignments:
         candidate = assignment.candidate
         self._pending[candidate.ref] = assignment
         self._written.pop(candidate.ref, None)
-        self.usage.put(
-            candidate.ref,
-            Reservation(candidate.queue, candidate.namespace, assignment.worker, candidate.requests),
-        )
+        self.usage.put(candidate.ref, assignment.reservation)
 
     def written(self, ref: Ref, version: str) -> None:
         """The API server has it, from this resourceVersion on: older states of the object do not count any more."""
@@ -123,5 +124,5 @@ class Assignments:
         cluster = cluster_of(obj)
         if cluster is None:
             return None
-        requests = total_requests(kind.pod_sets(obj))
+        requests = total(kind.pod_sets(obj))
         return Reservation(self._queue_of(obj), obj["metadata"]["namespace"], cluster, requests)

@@ -9,7 +9,6 @@ written side by side, each for exactly the version of the object that was decide
 import asyncio
 import contextlib
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
@@ -61,14 +60,14 @@ class Scheduler:
         *,
         queues: Callable[[], Mapping[str, MirrorQueueSpec]],
         workers: Callable[[], Mapping[str, WorkerSnapshot]],
+        worker: Callable[[str], WorkerSnapshot | None],
         clock: Callable[[], float],
         concurrency: int = 16,
     ) -> None:
         self._client, self._objects = client, objects
         self._assignments, self._announcements = assignments, announcements
-        self._queues, self._workers, self._clock = queues, workers, clock
-        self._waiting: dict[Ref, Candidate] = {}
-        self._pending: Counter[str] = Counter()
+        self._queues, self._workers, self._worker, self._clock = queues, workers, worker, clock
+        self._waiting = Waiting()
         self._news = asyncio.Event()
         self._untold = False
         """Some do not know yet why they wait."""
@@ -80,20 +79,12 @@ class Scheduler:
 
     def offer(self, candidate: Candidate) -> None:
         """This object wants a worker."""
-        ref = candidate.ref
-        if self._assignments.get(ref) is not None or self._waiting.get(ref) == candidate:
-            return
-        if ref in self._waiting and self._waiting[ref].queue != candidate.queue:
-            self._drop(ref)
-        if ref not in self._waiting:
-            self._pending[candidate.queue] += 1
-        self._waiting[ref] = candidate
-        self._news.set()
+        if self._assignments.get(candidate.ref) is None and self._waiting.put(candidate):
+            self._news.set()
 
     def withdraw(self, ref: Ref) -> None:
         """It does not, any more."""
-        if ref in self._waiting:
-            self._drop(ref)
+        if self._drop(ref):
             self._news.set()
 
     def wake(self) -> None:
@@ -102,11 +93,11 @@ class Scheduler:
             self._news.set()
 
     def waiting(self) -> list[Candidate]:
-        return list(self._waiting.values())
+        return list(self._waiting)
 
     def pending(self, queue: str) -> int:
         """How many wait in a queue."""
-        return self._pending[queue]
+        return self._waiting.count(queue)
 
     async def run(self) -> None:
         """Until stopped, or cancelled."""
@@ -136,7 +127,7 @@ class Scheduler:
         heads: dict[str, Waits] = {}
         left, self._untold = min(_TOLD_PER_PASS, self._announcements.room), False
         busy = 0.0
-        steps = iter(plan(list(self._waiting.values()), queues, workers, self._assignments.usage))
+        steps = plan(self._waiting.snapshot(), queues, workers, self._assignments.usage.snapshot())
         done = False
         while not done:
             started = time.perf_counter()
@@ -157,11 +148,12 @@ class Scheduler:
 
     def _place(self, step: Placed, queues: Mapping[str, MirrorQueueSpec]) -> None:
         """Unless what it was decided on has changed during the pass: then the next one decides."""
-        candidate, worker = step.candidate, step.worker
-        queue, there = self._queues().get(candidate.queue), self._workers().get(worker)
+        candidate, worker = step.candidate, step.decision.chosen
+        assert worker is not None
         if self._waiting.get(candidate.ref) is not candidate:
             return
-        if queue is None or queue is not queues[candidate.queue] or there is None or not there.takes_objects:
+        queue, there = self._queues().get(candidate.queue), self._worker(worker)
+        if queue is None or queue is not queues[candidate.queue] or there is None or not there.is_open:
             self._news.set()
             return
         obj, namespace = self._objects.get(candidate.ref), there.spec.namespace_for(candidate.namespace)
@@ -229,10 +221,9 @@ class Scheduler:
         self._announcements.tell(kind, obj, "Assigned", message, "Normal")
         _log.info("assigned", ref=str(ref), object=key_of(obj), cluster=worker, attempt=assignment.attempt)
 
-    def _drop(self, ref: Ref) -> None:
-        candidate = self._waiting.pop(ref)
-        self._pending[candidate.queue] -= 1
+    def _drop(self, ref: Ref) -> bool:
         self.decisions.pop(ref, None)
+        return self._waiting.remove(ref) is not None
 
 
 def _version(obj: Json) -> str:

@@ -8,7 +8,8 @@ from multimirror.batch import Json, Phase, find_condition, phase
 from multimirror.kinds.job import endings, fence
 from multimirror.kinds.job.copy import make_copy
 from multimirror.kinds.job.mirror import mirror_status
-from multimirror.kinds.kind import RUNNING, CopyOptions, InStep, Kind, Outcome, PodSet, Rejection
+from multimirror.kinds.kind import RUNNING, CopyOptions, InStep, Kind, Outcome, Rejection
+from multimirror.kinds.pod_sets import PodSet
 from multimirror.kube.resource import Object, Resource
 from multimirror.kube.resources import JOBS
 

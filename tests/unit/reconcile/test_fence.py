@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, FENCE_ANNOTATION, HOLD_ANNOTATION, MirrorQueueSpec
+from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, FENCE_ANNOTATION, HOLD_ANNOTATION
 from multimirror.api.placement import Copy, attempt_of, cluster_of
 from multimirror.batch import is_finished
 from multimirror.batch.times import format_time, moment, seconds_of
@@ -25,9 +25,6 @@ from multimirror.reconcile.actions import (
 )
 from multimirror.reconcile.decide import decide
 from multimirror.reconcile.state import ObservedState, Policy
-from multimirror.scheduling.candidates import Candidate, WorkerView
-from multimirror.scheduling.filters import place
-from multimirror.scheduling.usage import Ledger
 from multimirror.workers.probe import clock_ahead
 from multimirror.workers.state import Contact
 from tests.unit.reconcile.builders import NOW, Builder, CopyBuilder, a_copy, a_job, copy_of, observed
@@ -130,15 +127,6 @@ def test_no_fence_is_renewed_on_a_worker_whose_connection_is_not_on_record() -> 
     assert decided(a_job().on("w1"), contact=unrecorded) == [CreateCopy("w1", "team", 1)], (
         "without a fence it does not matter"
     )
-
-
-def test_a_queue_with_a_fence_takes_no_worker_whose_connection_is_not_on_record() -> None:
-    job = Candidate(uid="u", namespace="team", name="j", queue="q")
-    workers = {"w1": WorkerView(name="w1", recorded=False), "w2": WorkerView(name="w2")}
-    queue = MirrorQueueSpec.read({"spec": {"fence": {"timeout": "60s"}, "workers": {"names": ["w1", "w2"]}}})
-    told = place(job, "q", queue, workers, Ledger())
-    assert (told.chosen, "does not say yet that it is connected" in str(told)) == ("w2", True)
-    assert place(job, "q", replace(queue, fence=None), workers, Ledger()).chosen == "w1"
 
 
 def test_a_suspended_copy_is_resumed_with_a_fresh_fence_and_only_when_its_worker_has_noticed() -> None:

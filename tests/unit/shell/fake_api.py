@@ -38,7 +38,13 @@ class Refused(Exception):
 
     def __init__(self, code: int, reason: str, message: str = "") -> None:
         super().__init__(message or reason)
-        self.body = {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message or reason}
+        self.body = {
+            "kind": "Status",
+            "status": "Failure",
+            "code": code,
+            "reason": reason,
+            "message": message or reason,
+        }
         self.code = code
 
 
