@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from multimirror.api.placement import Copy, cluster_namespace_of, cluster_of, origin_uid
 from multimirror.batch import Json
-from multimirror.kinds import Kind, Ref
+from multimirror.kinds import KINDS, Kind, Ref
 from multimirror.kube import Change, Resource
 from multimirror.kube.queue import BULK, LIVE
 from multimirror.reconcile.cache import ManagementCache
@@ -18,7 +18,7 @@ from multimirror.reconcile.memory import LastSeen
 from multimirror.reconcile.observer import Observer
 from multimirror.scheduling.assignments import Assignments
 from multimirror.scheduling.scheduler import Scheduler
-from multimirror.workers import Workers, is_connected
+from multimirror.workers import Workers
 
 
 class EventHandlers:
@@ -43,7 +43,6 @@ class EventHandlers:
         workers.subscribe(self)
         management.queues.add_handler(self._queue_changed)
         management.namespaces.add_handler(self._namespace_changed)
-        management.clusters.add_handler(self._cluster_changed)
 
     # --- workers
 
@@ -75,18 +74,14 @@ class EventHandlers:
             self._lanes.close(worker)
         refs = set(self._assignments.usage.on(worker))
         if reconnected and connection is not None and connection.session is not None:
-            for resource, copy in connection.session.everything():  # orphans, too
-                refs.add(Ref(resource.name, origin_uid(copy)))
+            for kind in KINDS:
+                copies = connection.session.all_copies(kind.resource)
+                refs.update(Ref(kind.resource.name, origin_uid(copy)) for copy in copies)  # orphans, too
         for ref in refs:
             if ref.uid:
                 self._lanes.add(ref, priority=BULK if reconnected else LIVE)
         self._scheduler.wake()
         self._report()
-
-    def _cluster_changed(self, change: Change) -> None:
-        """Fences are given only on workers whose connection is on record: they wait for this."""
-        if not change.initial and is_connected(change.new) and not is_connected(change.old):
-            self.state_changed(change.object["metadata"]["name"], reconnected=False)
 
     # --- the management cluster
 

@@ -27,8 +27,8 @@ from multimirror.scheduling import metrics
 from multimirror.scheduling.announcements import Announcements
 from multimirror.scheduling.assignments import Assignment, Assignments
 from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
-from multimirror.scheduling.filters import PlacementDecision
-from multimirror.scheduling.plan import Placed, Waits, plan
+from multimirror.scheduling.order import Waiting
+from multimirror.scheduling.plan import Placed, PlacementDecision, Waits, plan
 
 _log = structlog.get_logger(__name__)
 _SLICE_SECONDS: Final = 0.005

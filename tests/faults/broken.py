@@ -38,7 +38,7 @@ def assignment_not_stored() -> None:
         await write(self, ref, job, assignment)
 
     dispatcher.Dispatcher.__init__ = remember  # type: ignore[method-assign]
-    scheduler.Scheduler._write = copy_first  # type: ignore[method-assign]
+    scheduler.Scheduler._write = copy_first  # type: ignore[method-assign, assignment]
 
 
 def orphans_before_sync() -> None:
@@ -61,7 +61,7 @@ def status_not_validated() -> None:
         status = stored_status(observed if isinstance(observed, dict) else {})
         return status if status != stored_status(original.get("status") or {}) else None
 
-    JobKind.mirror = as_it_is  # type: ignore[method-assign]
+    JobKind.mirror = as_it_is  # type: ignore[method-assign, assignment]
 
 
 def fence_not_waited_for() -> None:

@@ -1,10 +1,12 @@
 """How much pods ask for."""
 
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
-from multimirror.kinds.pod_sets import PodSet, amounts_of, job_pod_sets, nanos, pod_requests, quantities_of, total
+from multimirror.kinds import JOB
+from multimirror.kinds.pod_sets import PodSet, amounts_of, nanos, pod_requests, quantities_of, total
 from tests.unit.reconcile.builders import a_job
 
 
@@ -26,12 +28,17 @@ def test_a_pods_requests_are_counted_as_the_scheduler_counts_them() -> None:
 def test_a_jobs_requests_are_those_of_the_pods_that_run_at_once() -> None:
     job = a_job().spec(parallelism=10, completions=3).job
     job["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}}
-    assert job_pod_sets(job) == (PodSet(3, {"cpu": nanos(2)}),)
-    assert total(job_pod_sets(job)) == {"cpu": nanos(6), "pods": nanos(3)}
+    (pods,) = JOB.pod_sets(job)
+    assert pods == PodSet("main", 3, job["spec"]["template"]["spec"])
+    assert total([pods]) == {"cpu": nanos(6), "pods": nanos(3)}
+
+
+def pod(**requests: str) -> dict[str, Any]:
+    return {"containers": [{"resources": {"requests": requests}}]}
 
 
 def test_pod_sets_of_different_templates_add_up() -> None:
-    driver, workers = PodSet(1, {"cpu": nanos(1)}), PodSet(4, {"cpu": nanos(2), "gpu": nanos(1)})
+    driver, workers = PodSet("driver", 1, pod(cpu="1")), PodSet("workers", 4, pod(cpu="2", gpu="1"))
     assert total([driver, workers]) == {"cpu": nanos(9), "gpu": nanos(4), "pods": nanos(5)}
 
 

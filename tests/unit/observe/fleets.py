@@ -123,7 +123,7 @@ class Api:
     def put(self, resource: Resource, name: str, spec: Json | None = None) -> None:
         """Create an object, or change its spec."""
         before = self._objects.get((resource.plural, name))
-        metadata = before["metadata"] if before is not None else {"name": name, "uid": f"uid-{self._version}"}
+        metadata: Json = before["metadata"] if before is not None else {"name": name, "uid": f"uid-{self._version}"}
         generation = metadata.get("generation", 0) + 1
         obj = {"metadata": {**metadata, "generation": generation}, "spec": spec or {}}
         if before is not None and "status" in before:

@@ -6,6 +6,7 @@ transport: what has a name in it can be reached, its writes can be made slow, an
 """
 
 import asyncio
+import base64
 import copy
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -15,12 +16,14 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import orjson
+import trustme
 
 from multimirror.kube import Resource
 from multimirror.kube.connection import Connection
 from multimirror.kube.transport import Response, TransportError
 
 Json = dict[str, Any]
+_CA = base64.b64encode(trustme.CA().cert_pem.bytes()).decode()
 START = 1_800_000_000.0
 """The wall clock's time when the event loop's is 0."""
 
@@ -33,18 +36,12 @@ def timestamp() -> str:
     return datetime.fromtimestamp(wall_clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-class Refused(Exception):
+class Refused(Exception):  # noqa: N818 - an answer, not a fault
     """An answer that is no success."""
 
     def __init__(self, code: int, reason: str, message: str = "") -> None:
         super().__init__(message or reason)
-        self.body = {
-            "kind": "Status",
-            "status": "Failure",
-            "code": code,
-            "reason": reason,
-            "message": message or reason,
-        }
+        self.body = {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": str(self)}
         self.code = code
 
 
@@ -304,7 +301,7 @@ class Network:
 
     @staticmethod
     def kubeconfig(name: str) -> bytes:
-        server = {"cluster": {"server": f"https://{name}", "certificate-authority-data": CA}, "name": "c"}
+        server = {"cluster": {"server": f"https://{name}", "certificate-authority-data": _CA}, "name": "c"}
         config = {
             "apiVersion": "v1",
             "kind": "Config",
