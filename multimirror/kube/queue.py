@@ -50,9 +50,7 @@ class WorkQueue(Generic[K]):
         self.name = name
         self._backoff = (backoff_initial, backoff_maximum)
         self._jitter = random.Random()  # noqa: S311 - not a secret
-        self._heap: list[
-            tuple[int, int, K]
-        ] = []  # (-priority, order, key); stale ones are skipped
+        self._heap: list[tuple[int, int, K]] = []  # (-priority, order, key); stale ones are skipped
         self._waiting: dict[K, tuple[int, int, float]] = {}  # key: (priority, order, since)
         self._running: dict[K, float] = {}  # key: since
         self._again: dict[K, int] = {}  # added while running: priority
