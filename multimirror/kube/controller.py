@@ -20,6 +20,7 @@ import structlog
 from . import metrics
 from .errors import ApiError, KubeError, LeadershipLost
 from .queue import K, QueueClosed, WorkQueue
+from .supervise import Supervisor
 
 _log = structlog.get_logger(__name__)
 
@@ -70,9 +71,9 @@ class Controller(Generic[K]):
 
     async def run(self) -> None:
         """Work until the queue is closed (all workers have come to their end), or until cancelled."""
-        async with asyncio.TaskGroup() as workers:
-            for number in range(self._concurrency):
-                workers.create_task(self._work(), name=f"{self.name} worker {number + 1}")
+        async with Supervisor() as tasks:
+            names = [f"{self.name} worker {number + 1}" for number in range(self._concurrency)]
+            await asyncio.wait([tasks.start(name, self._work(), may_return=True) for name in names])
 
     def stop(self, *, drain: bool = False) -> None:
         """Take no more keys; `run` returns when what runs (with `drain`: what waits, too) is done."""
@@ -113,6 +114,11 @@ class Controller(Generic[K]):
             _log.debug("too early", reason=str(error), retry_in=round(queue.retry(key), 2))
         except (ApiError, TimeoutError) as error:
             self._again(key, str(error) or f"took more than {self._timeout:g} s")
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            self._again(key, "what it waited for was cancelled", trace=True)
         except Exception as error:  # noqa: BLE001 - a fault with one key must not end the work on all the others
             self._again(key, f"{type(error).__name__}: {error}", trace=True)
         else:

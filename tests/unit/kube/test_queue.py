@@ -239,6 +239,26 @@ def test_keys_that_are_due_almost_at_once_come_on_the_fast_event_loop_too() -> N
     assert uvloop.run(work()) == 500
 
 
+@virtual_time
+async def test_a_reconcile_whose_future_somebody_else_cancelled_costs_no_worker() -> None:
+    tries: list[float] = []
+
+    async def reconcile(_: str) -> None:
+        tries.append(asyncio.get_running_loop().time())
+        if len(tries) < 5:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_later(1, future.cancel)
+            await future
+
+    controller = Controller("c", reconcile, concurrency=2)
+    controller.queue.add("a")
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(controller.run())
+        await asyncio.sleep(60)
+        controller.stop()
+    assert len(tries) == 5
+
+
 class Ref(NamedTuple):
     """A key that is no text."""
 
