@@ -49,7 +49,7 @@ class Wheels:
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Wheels:
-    built = []
+    built: list[Path] = []
     for source in (ROOT, ROOT / "distributions" / "fleets"):
         directory = tmp_path_factory.mktemp("wheel")
         pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(directory), str(source))
