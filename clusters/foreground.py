@@ -41,7 +41,7 @@ class UpOptions:
 
 async def up(place: Place, options: UpOptions, announce: Callable[[dict[str, Any], float], None]) -> None:
     """Keep a fleet until SIGINT or SIGTERM; `announce` is told what is up, and after how many seconds."""
-    await _until_told(_serve(place, options, announce))
+    await until_told(_serve(place, options, announce))
 
 
 async def _serve(place: Place, options: UpOptions, announce: Callable[[dict[str, Any], float], None]) -> None:
@@ -63,8 +63,8 @@ async def _serve(place: Place, options: UpOptions, announce: Callable[[dict[str,
         await asyncio.Event().wait()
 
 
-async def _until_told(work: Coroutine[Any, Any, None]) -> None:
-    """A signal ends the work wherever it is, in order: what was begun is taken down."""
+async def until_told(work: Coroutine[Any, Any, object]) -> None:
+    """Ctrl-C, or `multimirror fleet down`, ends the work wherever it is, in order: what was begun is taken down."""
     task, loop, told = asyncio.ensure_future(work), asyncio.get_running_loop(), asyncio.Event()
 
     def stop() -> None:
@@ -78,14 +78,6 @@ async def _until_told(work: Coroutine[Any, Any, None]) -> None:
     except asyncio.CancelledError:
         if not told.is_set():
             raise
-
-
-async def told_to_stop() -> None:
-    """Until Ctrl-C, or `multimirror fleet down`."""
-    told, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, told.set)
-    await told.wait()
 
 
 async def down(place: Place) -> dict[str, Any]:

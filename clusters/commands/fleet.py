@@ -1,41 +1,19 @@
 """`multimirror fleet`: clusters on this machine, with multimirror on them, to try things out."""
 
-import functools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from clusters.commands.flags import in_directory, kind_option
 from clusters.commands.trying import first_lines, short
-from clusters.fleet import FleetError
 from clusters.place import Place
 from multimirror.cli.connection import finish
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.cli.output import output_option, show, table
 from multimirror.kube.logs import configure_logging
 
-_DIRECTORY: Final = Path("~/.multimirror/fleet")
-
-
-def _in_directory(function: Callable[..., int]) -> Callable[..., int]:
-    """A command on the fleet in `--directory`."""
-
-    @click.option(
-        "--directory",
-        type=click.Path(path_type=Path, file_okay=False),
-        default=_DIRECTORY,
-        show_default=True,
-        help="Where it is found again.",
-    )
-    @functools.wraps(function)
-    def command(*args: Any, directory: Path, **kwargs: Any) -> int:
-        try:
-            return function(Place(directory.expanduser().resolve()), *args, **kwargs)
-        except (FleetError, ValueError) as error:
-            raise CommandError(str(error)) from error
-
-    return command
+_in_directory: Final = in_directory("~/.multimirror/fleet", "Where it is found again.")
 
 
 @click.group("fleet", no_args_is_help=True)
@@ -60,13 +38,7 @@ Examples:
   multimirror fleet up --bare --data-dir state
 """
 )
-@click.option(
-    "--kind",
-    type=click.Choice(["embedded", "local", "kind"]),
-    default="embedded",
-    show_default=True,
-    help="What the clusters are made of.",
-)
+@kind_option("--kind")
 @click.option("--workers", type=click.IntRange(0), default=2, show_default=True, metavar="N", help="Worker clusters.")
 @click.option("--bare", is_flag=True, help="Clusters alone, without multimirror.")
 @click.option(

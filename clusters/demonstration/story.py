@@ -7,7 +7,6 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import structlog
@@ -20,7 +19,7 @@ from clusters.demonstration.scene import Phase, Scene
 from clusters.demonstration.showing import showing
 from clusters.doors import Door
 from clusters.fleet import Fleet, FleetError, FleetOptions, open_fleet
-from clusters.foreground import told_to_stop
+from clusters.foreground import until_told
 from clusters.installed import TEAM, InstallOptions, installed
 from clusters.kind import KindCluster
 from clusters.place import Place
@@ -48,11 +47,11 @@ class Stage:
     ledger: Ledger
 
 
-async def demo(kind: str, workers: int, *, keep: bool, directory: Path) -> int:
+async def demo(kind: str, workers: int, place: Place, *, keep: bool) -> int:
     """0 when every Job ended and none ran twice."""
     logging.disable(logging.CRITICAL)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    console, place, began = Console(highlight=False), Place(directory), time.monotonic()
+    console, began = Console(highlight=False), time.monotonic()
     async with contextlib.AsyncExitStack() as stack:
         if keep:
             stack.enter_context(place.held())
@@ -67,7 +66,7 @@ async def demo(kind: str, workers: int, *, keep: bool, directory: Path) -> int:
         if keep:
             place.announce(stage.fleet, kind)
             commands(console, place)
-            await told_to_stop()
+            await until_told(asyncio.Event().wait())
     return 1 if counted.lost or counted.broken else 0
 
 
