@@ -1,6 +1,5 @@
 """Workload and PodGroup for Jobs that run all at once or not at all (KEP-5547)."""
 
-
 from multimirror.kube import Resource
 from tests.e2e.job_controller.world import World
 
