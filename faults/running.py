@@ -218,6 +218,12 @@ async def _cordon(stage: Stage, step: Step, _: Pace) -> None:
     await stage.people[MANAGEMENT].patch(WORKER_CLUSTERS, step.name, {"spec": spec})
 
 
+async def _narrow(stage: Stage, step: Step, _: Pace) -> None:
+    """A worker is from now on for another namespace, or again for all of them."""
+    spec = {"namespaces": [{"name": f"not-{stage.namespace}"}] if step.do == "narrow" else None}
+    await stage.people[MANAGEMENT].patch(WORKER_CLUSTERS, step.name, {"spec": spec})
+
+
 async def _limit(stage: Stage, step: Step, _: Pace) -> None:
     spec = {"quota": {"jobs": int(step.value)}}
     await stage.people[MANAGEMENT].patch(MIRROR_QUEUES, stage.queue, {"spec": spec})
@@ -250,6 +256,8 @@ _STEPS: Final[dict[str, Callable[[Stage, Step, Pace], Any]]] = {
     "vanish": _vanish,
     "cordon": _cordon,
     "uncordon": _cordon,
+    "narrow": _narrow,
+    "widen": _narrow,
     "limit": _limit,
     "place": _place,
     "rotate": _rotate,

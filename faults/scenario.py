@@ -142,7 +142,9 @@ def _a_fault(chance: random.Random, workers: Sequence[str], *, real: bool) -> Fa
                 kind=kind, link=link, at=at, verb="watch", resource=resource, nth=chance.randint(1, 6), seconds=seconds
             )
         case "link":
-            kind = chance.choice(["partition", "partition", "blackhole", "unauthorized", "overload", "slow"])
+            kind = chance.choice(
+                ["partition", "partition", "blackhole", "unauthorized", "overload", "slow", "slow_writes"]
+            )
             return Fault(kind=kind, link=link, at=at, seconds=float(chance.choice([1, 3, 8, 15, 30, 60])))
         case "process" if real:
             return _replica_fault(chance, link, at)

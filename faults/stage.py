@@ -85,7 +85,10 @@ class Stage:
         self._options = options or DispatcherOptions(namespace=SYSTEM)
         self._witness = Witness(
             self.record,
-            {name: (JOBS, PODS) if name != MANAGEMENT else (JOBS, EVENTS, LEASES) for name in ground.names},
+            {
+                name: (JOBS, PODS) if name != MANAGEMENT else (JOBS, EVENTS, LEASES, WORKER_CLUSTERS)
+                for name in ground.names
+            },
             namespace,
             elsewhere={LEASES: SYSTEM},
         )
