@@ -38,10 +38,10 @@ EVENTS: Final = {
         "The Job's worker cannot be reached. The message says what happens, and when.",
         "Bring the worker back, or let the queue's onWorkerLost do what it says.",
     ),
-    "LeaseExpired": Reason(
+    "FenceExpired": Reason(
         "The worker did not hear from us for as long as the queue's fence allows, and ended the copy itself. The Job "
         "is started again.",
-        "None. If it comes often: a longer fence.lease, or a better network.",
+        "None. If it comes often: a longer fence.timeout, or a better network.",
     ),
     "CopyVanished": Reason(
         "Somebody deleted the copy on the worker while it ran. The Job is started again, as another attempt.",

@@ -13,12 +13,13 @@ and lets the reconciles that run come to their end.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Generic
 
 import structlog
 
 from . import metrics
 from .errors import ApiError, KubeError, LeadershipLost
-from .queue import QueueClosed, WorkQueue
+from .queue import K, QueueClosed, WorkQueue
 
 _log = structlog.get_logger(__name__)
 
@@ -38,23 +39,23 @@ class NotYet(KubeError):  # noqa: N818 - not a fault
     """What this needs is on its way: come back after a while."""
 
 
-Reconcile = Callable[[str], Awaitable[RequeueAfter | None]]
+Reconcile = Callable[[K], Awaitable[RequeueAfter | None]]
 
 
-class Controller:
+class Controller(Generic[K]):
     """`concurrency` workers that reconcile the keys of one queue."""
 
     def __init__(
         self,
         name: str,
-        reconcile: Reconcile,
+        reconcile: Reconcile[K],
         *,
-        queue: WorkQueue | None = None,
+        queue: WorkQueue[K] | None = None,
         concurrency: int = 8,
         timeout: float = 300.0,
     ) -> None:
         self.name = name
-        self.queue = queue if queue is not None else WorkQueue(name)
+        self.queue: WorkQueue[K] = queue if queue is not None else WorkQueue(name)
         self._reconcile = reconcile
         self._concurrency = concurrency
         self._timeout = timeout
@@ -96,9 +97,9 @@ class Controller:
             self._results[result].inc()
             self._seconds.observe(loop.time() - started)
 
-    async def _one(self, key: str) -> str:
+    async def _one(self, key: K) -> str:
         queue = self.queue
-        structlog.contextvars.bind_contextvars(key=key)  # a worker is a task, and has a context of its own
+        structlog.contextvars.bind_contextvars(key=str(key))  # a worker is a task, and has a context of its own
         try:
             async with asyncio.timeout(self._timeout):
                 result = await self._reconcile(key)
@@ -123,7 +124,7 @@ class Controller:
         self._errors.inc()
         return "error"
 
-    def _again(self, key: str, error: str, *, trace: bool = False) -> None:
+    def _again(self, key: K, error: str, *, trace: bool = False) -> None:
         seconds = self.queue.retry(key)
         _log.warning(
             "reconcile failed",

@@ -17,7 +17,7 @@ import structlog
 
 from multimirror.batch import Json
 from multimirror.kube import Client, KubeError, Resource
-from multimirror.reconcile.execute import changes
+from multimirror.kube.patch import merge_patch
 
 _log = structlog.get_logger(__name__)
 
@@ -58,7 +58,7 @@ class StatusWriter:
 
     async def write(self, obj: Json, status: Json) -> None:
         """Unless there is nothing to write, or it is not due."""
-        metadata, patch = obj["metadata"], changes(obj.get("status") or {}, status)
+        metadata, patch = obj["metadata"], merge_patch(obj.get("status") or {}, status)
         uid, version = metadata["uid"], metadata["resourceVersion"]
         now = asyncio.get_running_loop().time()
         if not patch or not self._is_due(patch, version, self._last.get(uid, _NEVER), now):

@@ -8,6 +8,20 @@ from multimirror.api import CONNECTED, READY
 from multimirror.batch import Json
 
 
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """Whether a worker can be talked to, and its cache believed; since when not."""
+
+    connected: bool
+    lost_since: float | None = None
+    """Seconds since the epoch; None: there is contact, or it is being tried right now."""
+    why: str = ""
+    recorded: bool = True
+    """Its WorkerCluster says so too; without that no fence is renewed there."""
+    clock_ahead: float = 0.0
+    """By how many seconds its clock is ahead of ours."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerState:
     """One worker, as we see it."""

@@ -4,6 +4,7 @@ The one place where our own code is patched: to show that the checker can fail.
 """
 
 import sys
+from typing import Any
 
 from faults import child  # first: it replaces the clocks
 
@@ -12,9 +13,10 @@ def assignment_not_stored() -> None:
     """The copy is made before the assignment is written down: a crash in between loses it."""
     from multimirror import dispatcher  # noqa: PLC0415
     from multimirror.api import ORIGIN_LABEL, ORIGIN_UID_LABEL  # noqa: PLC0415
-    from multimirror.kinds.job.copy import make_copy  # noqa: PLC0415
+    from multimirror.kinds import JOB, CopyOptions, Ref  # noqa: PLC0415
     from multimirror.kube.resources import JOBS  # noqa: PLC0415
     from multimirror.scheduling import scheduler  # noqa: PLC0415
+    from multimirror.scheduling.assignments import Assignment  # noqa: PLC0415
 
     write = scheduler.Scheduler._write
     made: list[dispatcher.Dispatcher] = []
@@ -24,15 +26,16 @@ def assignment_not_stored() -> None:
         begin(self, *args, **more)  # type: ignore[arg-type]
         made.append(self)
 
-    async def copy_first(self: scheduler.Scheduler, uid: str, job: dict[str, object], worker: str) -> None:
-        connection = made[-1].worker(worker)
+    async def copy_first(self: scheduler.Scheduler, ref: Ref, job: dict[str, Any], assignment: Assignment) -> None:
+        connection = made[-1].worker(assignment.worker)
         assert connection is not None
         if connection.session is not None:
-            copy = make_copy(job, origin=made[-1].origin, attempt=1)
+            name, namespace = job["metadata"]["name"], assignment.namespace
+            options = CopyOptions(origin=made[-1].origin, attempt=1, name=name, namespace=namespace)
+            copy = JOB.make_copy(job, options)
             assert {ORIGIN_LABEL, ORIGIN_UID_LABEL} <= copy["metadata"]["labels"].keys()
-            namespace = copy["metadata"]["namespace"]
             await connection.session.writer.create(JOBS, copy, namespace)
-        await write(self, uid, job, worker)
+        await write(self, ref, job, assignment)
 
     dispatcher.Dispatcher.__init__ = remember  # type: ignore[method-assign]
     scheduler.Scheduler._write = copy_first  # type: ignore[method-assign]
@@ -43,10 +46,8 @@ def orphans_before_sync() -> None:
     from multimirror import dispatcher  # noqa: PLC0415
 
     async def at_once(self: dispatcher.Dispatcher) -> None:
-        known = self._known
-        await known.clusters.synced()
-        assert known.workers is not None
-        await known.workers.settled()
+        await self._cache.clusters.synced()
+        await self._workers.settled()
 
     dispatcher.Dispatcher.synced = at_once  # type: ignore[method-assign]
 
@@ -54,20 +55,20 @@ def orphans_before_sync() -> None:
 def status_not_validated() -> None:
     """What the worker says is written as it is."""
     from multimirror.batch import stored_status  # noqa: PLC0415
-    from multimirror.reconcile import decide as deciding  # noqa: PLC0415
+    from multimirror.kinds.job.kind import JobKind  # noqa: PLC0415
 
-    def as_it_is(original: dict[str, object], observed: object) -> object:
+    def as_it_is(_: JobKind, original: dict[str, Any], observed: object) -> Any:
         status = stored_status(observed if isinstance(observed, dict) else {})
-        return status if status != stored_status(original.get("status") or {}) else None  # type: ignore[arg-type]
+        return status if status != stored_status(original.get("status") or {}) else None
 
-    vars(deciding)["mirror_status"] = as_it_is
+    JobKind.mirror = as_it_is  # type: ignore[method-assign]
 
 
 def fence_not_waited_for() -> None:
     """A Job with a fence moves as if it had none."""
-    from multimirror.reconcile import decide as deciding  # noqa: PLC0415
+    from multimirror.kinds.job.kind import JobKind  # noqa: PLC0415
 
-    vars(deciding)["safe_after"] = lambda *_: 0.0
+    JobKind.safe_after = lambda *_: 0.0  # type: ignore[method-assign]
 
 
 _MUTATIONS = (assignment_not_stored, orphans_before_sync, status_not_validated, fence_not_waited_for)
