@@ -33,7 +33,7 @@ REFUSED: Final = Counter("multimirror_copies_refused_total", "Copies that a work
 MIRRORED: Final = Counter("multimirror_status_mirrored_total", "Statuses written onto originals.", ("worker",))
 MIRROR_SECONDS: Final = Histogram(
     "multimirror_mirror_lag_seconds",
-    "Time from hearing of a copy's change to the mirrored status.",
+    "Time from seeing a copy's change in the cache to the mirrored status.",
     ("worker",),
     buckets=_BUCKETS,
 )

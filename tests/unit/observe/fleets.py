@@ -124,8 +124,7 @@ class Api:
         """Create an object, or change its spec."""
         before = self._objects.get((resource.plural, name))
         metadata: Json = before["metadata"] if before is not None else {"name": name, "uid": f"uid-{self._version}"}
-        generation = metadata.get("generation", 0) + 1
-        obj = {"metadata": {**metadata, "generation": generation}, "spec": spec or {}}
+        obj: Json = {"metadata": {**metadata, "generation": metadata.get("generation", 0) + 1}, "spec": spec or {}}
         if before is not None and "status" in before:
             obj["status"] = before["status"]
         self._store(resource.plural, name, obj)
