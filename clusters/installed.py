@@ -26,7 +26,7 @@ from multimirror.dispatcher import Dispatcher
 from multimirror.kube import ApiError, Change, Client, Connection, Informer, Resource
 from multimirror.kube.resources import CRDS, SECRETS
 from multimirror.options import DispatcherOptions
-from multimirror.workers import Pulse
+from multimirror.workers import Heartbeat
 
 TEAM: Final = "default"
 """The namespace whose Jobs need no label."""
@@ -40,7 +40,7 @@ class InstallOptions:
 
     queues: Mapping[str, Json] = field(default_factory=lambda: {"default": {}})
     """The specs of the queues; the first is the default of the namespace `default`."""
-    pulse: Pulse = field(default_factory=Pulse)
+    heartbeat: Heartbeat = field(default_factory=Heartbeat)
     ways: Mapping[str, Kubeconfig] = field(default_factory=dict)
     """How the dispatcher is to reach workers, where that is not by their own kubeconfigs."""
 
@@ -50,7 +50,7 @@ async def installed(fleet: Fleet, options: InstallOptions | None = None) -> Asyn
     """Gives a client of the management cluster; on entry every worker has been joined and the dispatcher works."""
     connection = Connection.from_kubeconfig(fleet.management.kubeconfig, name=fleet.management.name)
     options = options or InstallOptions()
-    of_the_dispatcher = DispatcherOptions(namespace=SYSTEM_NAMESPACE, pulse=options.pulse)
+    of_the_dispatcher = DispatcherOptions(namespace=SYSTEM_NAMESPACE, heartbeat=options.heartbeat)
     async with (
         Client(connection, user_agent=_MANAGER) as client,
         _admission(client, await fleet.host_address()),

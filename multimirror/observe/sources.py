@@ -114,7 +114,7 @@ class CachedFleet:
         found = self._scheduler.decisions.get(Ref(JOB.resource.name, uid))
         if found is None:
             return None
-        workers = tuple(WorkerFit(each.worker, each.score is not None, each.why) for each in found.results)
+        workers = tuple(WorkerFit(each.worker, each.fits, each.why) for each in found.results)
         return DecisionView(reason=found.reason, message=str(found), workers=workers)
 
 

@@ -47,15 +47,15 @@ from multimirror.kube.resources import (
     SERVICE_ACCOUNTS,
 )
 from multimirror.options import DispatcherOptions
-from multimirror.workers import Pulse
+from multimirror.workers import Heartbeat
 from tests.e2e.history import History, rules_of
 from tests.waiting import DEADLINE, eventually
 
 Json = dict[str, Any]
 SYSTEM = "multimirror-system"
 LEASE = "multimirror"
-PATIENT = Pulse(period=0.3, patience=60.0, misses=2)
-QUICK_TO_LOSE = Pulse(period=0.3, patience=2.0, misses=2)
+PATIENT = Heartbeat(period=0.3, timeout=60.0, failure_threshold=2)
+QUICK_TO_LOSE = Heartbeat(period=0.3, timeout=2.0, failure_threshold=2)
 """For workers that take connections and never answer."""
 
 
@@ -201,7 +201,7 @@ class Stage:
         One that only answers late, as all do on a busy machine, is not lost, unless a test asks for that
         (QUICK_TO_LOSE).
         """
-        chosen: dict[str, Any] = {"namespace": SYSTEM, "pulse": PATIENT, "report_seconds": 0.2, **more}
+        chosen: dict[str, Any] = {"namespace": SYSTEM, "heartbeat": PATIENT, "report_seconds": 0.2, **more}
         return DispatcherOptions(**chosen)
 
     @contextlib.asynccontextmanager

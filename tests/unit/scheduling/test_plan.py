@@ -124,7 +124,7 @@ def test_a_pass_over_many_jobs_that_do_not_fit_asks_once_for_each_shape() -> Non
 
 def test_a_queue_with_a_fence_takes_no_worker_whose_connection_is_not_on_record() -> None:
     workers = [replace(worker("w1"), recorded=False), worker("w2")]
-    fenced = queue(fence={"lease": "60s"}, workers={"names": ["w1", "w2"]})
+    fenced = queue(fence={"timeout": "60s"}, workers={"names": ["w1", "w2"]})
     steps = planned([a_candidate("a")], fenced, workers)
     assert where(steps) == [("a", "w2")]
     assert "does not say yet that it is connected" in str(steps[0].decision)

@@ -66,7 +66,7 @@ QUEUE_SPECS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
         "workers": st.lists(st.sampled_from((*WORKERS, "w9")), min_size=1, unique=True).map(
             lambda each: {"names": each}
         ),
-        "fence": st.just({"lease": "60s"}),
+        "fence": st.just({"timeout": "60s"}),
     },
 )
 

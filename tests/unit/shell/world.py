@@ -82,8 +82,8 @@ class World:
             self.hub.put(WORKER_CLUSTERS, {"metadata": {"name": name, "generation": 1}, "spec": spec})
             self.set_nodes(name, 1)
         for name in QUEUES:
-            spec = {"onWorkerLost": {"action": "Wait"}, "retention": "0s"}
-            self.hub.put(MIRROR_QUEUES, {"metadata": {"name": name, "generation": 1}, "spec": spec})
+            rules = {"onWorkerLost": {"action": "Wait"}, "retention": "0s"}
+            self.hub.put(MIRROR_QUEUES, {"metadata": {"name": name, "generation": 1}, "spec": rules})
         await self.start()
 
     async def start(self) -> None:
@@ -190,9 +190,7 @@ class World:
         def change(obj: Json) -> None:
             obj["status"] = status
 
-        self.run(
-            _soon(lambda: self.workers[worker].change(JOBS, metadata["name"], metadata["namespace"], change))
-        )
+        self.run(_soon(lambda: self.workers[worker].change(JOBS, metadata["name"], metadata["namespace"], change)))
 
     # --- what is there
 
@@ -279,5 +277,3 @@ def _priority(job: Json) -> int:
 async def _soon(call: Any) -> Any:
     """On the loop, whose clock the clusters read."""
     return call()
-
-
