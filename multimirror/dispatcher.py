@@ -37,7 +37,7 @@ from multimirror.reconcile.lanes import Lanes
 from multimirror.scheduling.filters import Explanation
 from multimirror.scheduling.recall import recall
 from multimirror.scheduling.scheduler import Scheduler
-from multimirror.workers import Access, Worker, Workers, identity_of
+from multimirror.workers import Worker, WorkerOptions, Workers, identity_of
 
 COMPONENT: Final = "multimirror"
 _EVENTS_PER_SECOND: Final = 50.0
@@ -89,16 +89,17 @@ class Dispatcher:
     async def following(self) -> AsyncIterator[None]:
         """Follow all clusters: caches fill and stay true, nothing is written."""
         self._lanes.origin = origin = await identity_of(self._reader)
-        access = Access(
+        access = WorkerOptions(
             origin=origin,
             secret_namespace=self.options.namespace,
             directory=self.options.kubeconfig_directory,
             concurrency=self.options.worker_concurrency,
-            pulse=self.options.pulse,
+            heartbeat=self.options.heartbeat,
             guard=self._guard,
         )
         known = self._known
-        known.workers = workers = Workers(known.clusters, known.secrets, self._listening, access)
+        known.workers = workers = Workers(known.clusters, known.secrets, access, clock=known.clock)
+        workers.subscribe(self._listening)
         async with AsyncExitStack() as stack:
             for informer in known.informers:
                 await stack.enter_async_context(informer)

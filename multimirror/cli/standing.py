@@ -24,7 +24,7 @@ from multimirror.dispatcher import Dispatcher
 from multimirror.kube import ApiError, Change, Client, Connection, Informer, Resource
 from multimirror.kube.resources import CRDS, SECRETS
 from multimirror.options import DispatcherOptions
-from multimirror.workers import Pulse
+from multimirror.workers import Heartbeat
 
 TEAM: Final = "default"
 """The namespace whose Jobs need no label."""
@@ -38,7 +38,7 @@ class Standing:
 
     queues: Mapping[str, Json] = field(default_factory=lambda: {"default": {}})
     """The specs of the queues; the first is the default of the namespace `default`."""
-    pulse: Pulse = field(default_factory=Pulse)
+    heartbeat: Heartbeat = field(default_factory=Heartbeat)
     ways: Mapping[str, Kubeconfig] = field(default_factory=dict)
     """How the dispatcher is to reach workers, where that is not by their own kubeconfigs."""
 
@@ -47,7 +47,7 @@ class Standing:
 async def standing(fleet: Fleet, how: Standing) -> AsyncIterator[Client]:
     """Gives a client of the management cluster; on entry every worker has been joined and the dispatcher works."""
     connection = Connection.from_kubeconfig(fleet.management.kubeconfig, name=fleet.management.name)
-    options = DispatcherOptions(namespace=SYSTEM_NAMESPACE, pulse=how.pulse)
+    options = DispatcherOptions(namespace=SYSTEM_NAMESPACE, heartbeat=how.heartbeat)
     async with (
         Client(connection, user_agent=_MANAGER) as client,
         _installed(client, await fleet.host_address()),

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from multimirror.api import CONNECTED, MIRROR_QUEUES, WORKER_CLUSTERS, MirrorQueueSpec
+from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, MirrorQueueSpec
 from multimirror.api.placement import Copy, attempt_of, cluster_of
-from multimirror.batch import Json, find_condition
+from multimirror.batch import Json
 from multimirror.kube import Client, Informer
 from multimirror.kube.resources import NAMESPACES, SECRETS
 from multimirror.options import DispatcherOptions
@@ -17,7 +17,7 @@ from multimirror.reconcile.decide import Reach, Situation
 from multimirror.reconcile.memory import Memory
 from multimirror.reconcile.originals import Originals
 from multimirror.scheduling.candidates import Candidate, WorkerView, candidate, policy_of
-from multimirror.workers import Worker, Workers, disconnected_at, trim_namespace
+from multimirror.workers import Worker, Workers, trim_namespace
 
 
 class Knowledge:
@@ -36,8 +36,6 @@ class Knowledge:
         self.workers: Workers | None = None
         """Their connections, while they are followed."""
         self._holders: dict[str, set[str]] = {}  # uid: the workers that have shown a copy of it
-        self._gone: dict[str, float] = {}  # a worker that Jobs name and nobody knows: since when it is so
-        self._begun: dict[str, float] = {}  # worker: nobody but us has had contact since then
 
     @property
     def informers(self) -> tuple[Informer, ...]:
@@ -46,9 +44,8 @@ class Knowledge:
 
     def begin(self) -> None:
         """From now on it is us who work. What others reached until now, and we did not, was not lost."""
-        now = self.clock()
-        for cluster in self.clusters.list():
-            self._begun[cluster["metadata"]["name"]] = min(now, disconnected_at(cluster) or now)
+        if self.workers is not None:
+            self.workers.begin()
 
     def worker(self, name: str) -> Worker | None:
         """A worker's connection and state."""
@@ -94,15 +91,14 @@ class Knowledge:
         specs = self.workers.specs
         return {
             worker.name: WorkerView(
-                name=worker.name, spec=specs[worker.name], state=worker.state, recorded=self.is_recorded(worker.name)
+                name=worker.name,
+                spec=specs[worker.name],
+                state=worker.state,
+                recorded=self.workers.contact(worker.name).recorded,
             )
             for worker in self.workers
             if worker.name in specs
         }
-
-    def is_recorded(self, worker: str) -> bool:
-        """The WorkerCluster itself says that it is connected: whoever comes after us will know that we were."""
-        return is_connected(self.clusters.get(worker))
 
     def _copies(self, uid: str) -> list[Copy]:
         """Only those are asked that have shown one: with fifty workers, asking all is most of a decision's cost."""
@@ -125,23 +121,8 @@ class Knowledge:
         return {name: self._reach_of(name) for name in names}
 
     def _reach_of(self, name: str) -> Reach:
-        worker = self.worker(name)
-        if worker is None:
-            gone = self._gone.setdefault(name, self.clock())
-            return Reach(connected=False, lost_since=gone, why="there is no such WorkerCluster")
-        self._gone.pop(name, None)
-        state = worker.state
-        since = state.lost_since if worker.is_settled else None
+        assert self.workers is not None, "the caches are followed"
+        contact = self.workers.contact(name)
         return Reach(
-            worker.session is not None and state.ready,
-            max(since, self._begun.get(name, since)) if since is not None else None,
-            state.why_not_ready[1],
-            recorded=self.is_recorded(name),
-            ahead=state.clock_ahead,
+            contact.connected, contact.lost_since, contact.why, recorded=contact.recorded, ahead=contact.clock_ahead
         )
-
-
-def is_connected(cluster: Json | None) -> bool:
-    """What a WorkerCluster's own status says."""
-    condition = find_condition(((cluster or {}).get("status") or {}).get("conditions") or (), CONNECTED)
-    return condition is not None and condition.get("status") == "True"

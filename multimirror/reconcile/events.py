@@ -11,9 +11,9 @@ import structlog
 from multimirror.api import MirrorQueueSpec, SpecError
 from multimirror.api.placement import Copy, origin_uid
 from multimirror.batch import Json, is_finished
-from multimirror.kube import Change
+from multimirror.kube import Change, Resource
 from multimirror.kube.queue import BULK, LIVE
-from multimirror.reconcile.cache import Knowledge, is_connected
+from multimirror.reconcile.cache import Knowledge
 from multimirror.reconcile.execute import ManagementActor
 from multimirror.reconcile.lanes import Lanes
 from multimirror.scheduling.scheduler import Scheduler
@@ -34,16 +34,14 @@ class Listening:
     ) -> None:
         self._known, self._lanes, self._scheduler, self._actor = known, lanes, scheduler, actor
         self._report = report
-        self._claims: dict[str, str] = {}  # worker: the identity of its cluster
         known.originals.on_change = self._job_changed
         known.originals.on_stray = self._stray
         known.queues.add_handler(self._queue_changed)
         known.namespaces.add_handler(self._namespace_changed)
-        known.clusters.add_handler(self._cluster_changed)
 
     # --- workers
 
-    def copy_changed(self, worker: str, change: Change) -> None:
+    def copy_changed(self, worker: str, resource: Resource, change: Change) -> None:
         """A worker's cache changed."""
         uid = origin_uid(change.object)
         if not uid:
@@ -75,20 +73,6 @@ class Listening:
             self._lanes.add(uid, priority=BULK if reconnected else LIVE)
         self._scheduler.wake()
         self._report()
-
-    def claim(self, worker: str, identity: str) -> str | None:
-        """Two names for one cluster would fight over the same copies: the first to come keeps it."""
-        for name in [name for name in self._claims if name == worker or self._known.worker(name) is None]:
-            del self._claims[name]
-        same = next((name for name, claimed in self._claims.items() if claimed == identity), None)
-        if same is None:
-            self._claims[worker] = identity
-        return same
-
-    def _cluster_changed(self, change: Change) -> None:
-        """Leases are given only on workers whose connection is on record: they wait for this."""
-        if not change.initial and is_connected(change.new) and not is_connected(change.old):
-            self.state_changed(change.object["metadata"]["name"], reconnected=False)
 
     # --- the management cluster
 

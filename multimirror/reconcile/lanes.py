@@ -186,6 +186,7 @@ class Lanes:
             elif isinstance(action, CreateCopy) and action.worker == name and job is not None:
                 namespace = self._namespace_there(name, job["metadata"]["namespace"])
                 key = f"{namespace}/{job['metadata']['name']}"
+                worker.follow(namespace)
                 if not session.writes(namespace).settled(key):
                     await session.writes(namespace).seen(key)
                     return RequeueAfter(0.01)

@@ -36,7 +36,7 @@ from multimirror.kube import ApiError, Client, Connection, Resource
 from multimirror.kube.errors import AlreadyExists, NotFound
 from multimirror.kube.resources import CRDS, CRON_JOBS, EVENTS, JOBS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS
 from multimirror.options import DispatcherOptions
-from multimirror.workers import Pulse
+from multimirror.workers import Heartbeat
 from tests.e2e.history import History, rules_of
 
 Json = dict[str, Any]
@@ -167,9 +167,9 @@ class Stage:
         await self.management.patch(WORKER_CLUSTERS, name, {"spec": spec})
 
     def options(self, **more: Any) -> DispatcherOptions:
-        """As shipped, but with a quicker pulse."""
-        pulse = Pulse(period=0.3, patience=2.0, misses=2)
-        chosen: dict[str, Any] = {"namespace": SYSTEM, "pulse": pulse, "report_seconds": 0.2, **more}
+        """As shipped, but with quicker heartbeats."""
+        heartbeat = Heartbeat(period=0.3, timeout=2.0, failure_threshold=2)
+        chosen: dict[str, Any] = {"namespace": SYSTEM, "heartbeat": heartbeat, "report_seconds": 0.2, **more}
         return DispatcherOptions(**chosen)
 
     @contextlib.asynccontextmanager

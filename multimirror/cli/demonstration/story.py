@@ -28,13 +28,13 @@ from multimirror.cli.fleets import told_to_stop
 from multimirror.cli.standing import TEAM, Standing, standing
 from multimirror.kube import Client, Connection, Informer
 from multimirror.kube.resources import CRON_JOBS, JOBS, PODS
-from multimirror.workers import Pulse
+from multimirror.workers import Heartbeat
 
 _LOST: Final = "worker-2"
 _PATIENCE: Final = 150.0
 _PAUSE: Final = 2.0  # how long a user keeps a Job suspended
 _QUIET: Final = 3.0  # so long a worker without power may take to tell what has ended there
-_PULSE: Final = Pulse(period=0.5, patience=1.0, misses=2)
+_HEARTBEAT: Final = Heartbeat(period=0.5, timeout=1.0, failure_threshold=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ async def _stage(kind: str, workers: int) -> AsyncIterator[Stage]:
             name: await stack.enter_async_context(Door(cluster.kubeconfig)) for name, cluster in fleet.workers.items()
         }
         ways = {name: door.kubeconfig for name, door in doors.items()}
-        how = Standing(queues=workload.QUEUES, pulse=_PULSE, ways=ways)
+        how = Standing(queues=workload.QUEUES, heartbeat=_HEARTBEAT, ways=ways)
         client = await stack.enter_async_context(standing(fleet, how))
         scene, ledger = Scene(f"{kind} clusters", tuple(fleet.workers)), Ledger(workload.RULES)
         await stack.enter_async_context(recorded(fleet, TEAM, ledger))

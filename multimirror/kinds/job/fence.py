@@ -7,7 +7,7 @@ worker's own Job controller ends the copy with DeadlineExceeded; a lease, a grac
 the contact was lost, the Job may move. A user's own deadline holds: when it is nearer, it is the copy's.
 
 Which clocks count. A deadline runs from the copy's startTime, on the worker's clock; how long the copy has run is
-reckoned on that clock too (see Heartbeat.clock_ahead, which errs towards an earlier end). Since when there is no
+reckoned on that clock too (see ProbeAnswer.clock_ahead, which errs towards an earlier end). Since when there is no
 contact is reckoned on ours. Between the two only durations are compared.
 
 Leases are given only while the WorkerCluster's status says Connected: so the moment at which it says the opposite is
