@@ -73,6 +73,8 @@ class EventHandlers:
         else:
             self._lanes.close(worker)
         refs = set(self._assignments.usage.on(worker))
+        for ref in refs:
+            self._follow_copy(ref, self._originals.get(ref))  # the worker may be a new one, of the same name
         if reconnected and connection is not None and connection.session is not None:
             for kind in KINDS:
                 copies = connection.session.all_copies(kind.resource)
@@ -93,13 +95,17 @@ class EventHandlers:
         if new is None:
             self._memory.forget(ref)
         else:
-            cluster, namespace = cluster_of(new), cluster_namespace_of(new)
-            if cluster is not None and namespace is not None:
-                self._workers.follow(cluster, namespace, self._originals.kind(ref).resource)
+            self._follow_copy(ref, new)
         self._lanes.add(ref, priority=BULK if change.initial else LIVE)
         if not change.initial and (new is None or self._originals.kind(ref).outcome(new).finished):
             self._scheduler.wake()
         self._report()
+
+    def _follow_copy(self, ref: Ref, obj: Json | None) -> None:
+        """Its copy is where it was put, whatever its WorkerCluster allows now."""
+        cluster, namespace = (cluster_of(obj), cluster_namespace_of(obj)) if obj is not None else (None, None)
+        if cluster is not None and namespace is not None:
+            self._workers.follow(cluster, namespace, self._originals.kind(ref).resource)
 
     def unmanaged_created(self, kind: Kind, obj: Json) -> None:
         message = (

@@ -206,7 +206,7 @@ class FakeCluster:
             raise Refused(404, "NotFound", f"{request.path} not found")
         return found
 
-    async def watch(self, request: Request) -> AsyncIterator[bytes]:
+    async def watch(self, request: Request, broken: Callable[[], bool]) -> AsyncIterator[bytes]:
         seen = int(request.query["resourceVersion"])
         position = 0
         while True:
@@ -217,8 +217,14 @@ class FakeCluster:
                     line = _event(event, before, after, request)
                     if line is not None:
                         yield line
-            changed = self._changed
-            await changed.wait()
+            await self._changed.wait()
+            if broken():
+                raise TransportError("the connection broke", sent=True)
+
+    def wake(self) -> None:
+        """Let everybody who watches look."""
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     # --- storage
 
@@ -233,8 +239,7 @@ class FakeCluster:
         if after is None:
             before = {**before, "metadata": {**before["metadata"], "resourceVersion": str(self._version)}}
         self._log.append((self._version, event, collection, before, after))
-        self._changed.set()
-        self._changed = asyncio.Event()
+        self.wake()
 
     def _new_uid(self) -> str:
         self._uids += 1
@@ -281,13 +286,13 @@ class Link:
     cluster: FakeCluster
     up: bool = True
     write_seconds: float = 0.0
-    cut: asyncio.Event = field(default_factory=asyncio.Event)
+    cuts: int = 0
 
     def set_up(self, *, up: bool) -> None:
         self.up = up
         if not up:
-            self.cut.set()
-            self.cut = asyncio.Event()
+            self.cuts += 1
+            self.cluster.wake()
 
 
 class Network:
@@ -317,23 +322,12 @@ class Network:
 class _Stream:
     status: int
     body: bytes
-    events: AsyncIterator[bytes] | None
-    link: Link
+    events: AsyncIterator[bytes] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    def chunks(self) -> AsyncIterator[bytes]:
         assert self.events is not None
-        cut = asyncio.ensure_future(self.link.cut.wait())
-        try:
-            while True:
-                event = asyncio.ensure_future(anext(self.events))
-                await asyncio.wait([event, cut], return_when=asyncio.FIRST_COMPLETED)
-                if cut.done():
-                    event.cancel()
-                    raise TransportError("the connection broke", sent=True)
-                yield await event
-        finally:
-            cut.cancel()
+        return self.events
 
     async def read(self) -> bytes:
         return self.body
@@ -370,9 +364,10 @@ class _Transport:
         request = Request.read(method, target, None)
         if "sendInitialEvents" in request.query:
             refused = Refused(400, "BadRequest", "no streaming lists here").body
-            yield _Stream(400, orjson.dumps(refused), None, self._link)
+            yield _Stream(400, orjson.dumps(refused))
             return
-        yield _Stream(200, b"", self._link.cluster.watch(request), self._link)
+        cuts = self._link.cuts
+        yield _Stream(200, b"", self._link.cluster.watch(request, lambda: self._link.cuts != cuts))
 
     async def close(self) -> None:
         pass

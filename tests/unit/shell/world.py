@@ -36,6 +36,7 @@ SYSTEM = "multimirror-system"
 TEAMS = ("t1", "t2")
 WORKERS = ("w1", "w2")
 QUEUES = ("a", "z")
+OPTIONS = DispatcherOptions(namespace=SYSTEM, refusal_seconds=30.0, report_seconds=30.0)
 _PATIENCE = 5.0
 """Seconds that a Job must have waited unchanged before anybody may complain that it was passed over."""
 
@@ -90,7 +91,7 @@ class World:
         """A dispatcher, that knows nothing yet."""
         connection = Connection.strict(self.network.kubeconfig("hub"), name="management")
         client = await self._stack.enter_async_context(Client(connection))
-        dispatcher = await Dispatcher.connect(client, DispatcherOptions(namespace=SYSTEM), clock=wall_clock)
+        dispatcher = await Dispatcher.connect(client, OPTIONS, clock=wall_clock)
         self.dispatcher = await self._stack.enter_async_context(dispatcher)
 
     async def restart(self) -> None:
