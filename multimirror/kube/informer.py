@@ -63,7 +63,6 @@ class Change(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Whose change it is."""
         return key_of(self.object)
 
 
@@ -137,7 +136,6 @@ class Informer:
         return tuple(self._store)
 
     def by_index(self, name: str, value: str) -> Iterable[Object]:
-        """The objects that the index files under this value."""
         return self._store.by_index(name, value)
 
     def add_index(self, name: str, function: IndexFunction) -> None:
@@ -151,7 +149,6 @@ class Informer:
             self._tell_one(handler, Change(None, obj, initial=True))
 
     def remove_handler(self, handler: Handler) -> None:
-        """Tell it no more."""
         self._handlers.remove(handler)
 
     async def __aenter__(self) -> Self:
