@@ -117,7 +117,6 @@ class Client:
         return view
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
-        """One object."""
         return await self._object("GET", resource.path(namespace, name))
 
     async def list(

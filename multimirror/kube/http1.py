@@ -63,7 +63,6 @@ class _Wire(asyncio.Protocol):
         await self._send(head, None, streaming=True)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body of a stream, as it comes."""
         while True:
             if self._parts:
                 parts, self._parts, self._buffered = self._parts, [], 0
@@ -80,7 +79,6 @@ class _Wire(asyncio.Protocol):
                 await self._more
 
     async def read(self) -> bytes:
-        """The rest of a stream."""
         return b"".join([chunk async for chunk in self.chunks()])
 
     def abort(self) -> None:

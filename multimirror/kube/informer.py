@@ -29,6 +29,7 @@ from . import metrics
 from .backoff import Backoff
 from .client import Client
 from .errors import ApiError, BadAnswer, BadRequest, Gone, Invalid, TimedOut, Unreachable
+from .logs import debug
 from .resource import Object, Resource, key_of
 from .store import IndexFunction, Store
 from .supervise import Supervisor
@@ -62,7 +63,6 @@ class Change(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Whose change it is."""
         return key_of(self.object)
 
 
@@ -136,7 +136,6 @@ class Informer:
         return tuple(self._store)
 
     def by_index(self, name: str, value: str) -> Iterable[Object]:
-        """The objects that the index files under this value."""
         return self._store.by_index(name, value)
 
     def add_index(self, name: str, function: IndexFunction) -> None:
@@ -150,7 +149,6 @@ class Informer:
             self._tell_one(handler, Change(None, obj, initial=True))
 
     def remove_handler(self, handler: Handler) -> None:
-        """Tell it no more."""
         self._handlers.remove(handler)
 
     async def __aenter__(self) -> Self:
@@ -193,7 +191,7 @@ class Informer:
             error = BadAnswer(f"{type(fault).__name__}: {fault}", cluster=self.client.cluster)
             self.resource_version = None
         metrics.WATCH_RESTARTS.labels(*self._labels, _why(error)).inc()
-        self._log.debug("watch closed", reason=_why(error), error=error and str(error), version=self.resource_version)
+        debug(self._log, "watch closed", reason=_why(error), error=error and str(error), version=self.resource_version)
         if self._worked():
             self._backoff.reset()  # it worked for a while: go on at once
             return
@@ -247,7 +245,7 @@ class Informer:
             if self.resource_version is not None or (isinstance(error, TimedOut) and not answered):
                 raise
             self._streaming = False
-            self._log.debug("the server has no streaming lists")
+            debug(self._log, "the server has no streaming lists")
         return self.resource_version is not None
 
     def _batches(self) -> AsyncGenerator[Sequence[WatchEvent], None]:

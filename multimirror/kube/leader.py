@@ -99,7 +99,7 @@ class LeaderElector:
             raise LeadershipLost(f"{self.identity} does not lead {self.namespace}/{self.name}: nothing is written")
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Wait to become the leader, then run `lead` for as long as that lasts, and give the Lease back.
+        """Wait to become the leader, then run `lead` for as long as that lasts, and release the Lease.
 
         Returns when `lead` does. Raises LeadershipLost when the leadership was lost; `lead` has been cancelled by then.
         """
@@ -204,7 +204,7 @@ class LeaderElector:
         return {**lease, "spec": spec}
 
     async def _release(self) -> None:
-        """Give the Lease back, if it is ours; best effort."""
+        """Best effort, and only if it is ours."""
         held, self._proved_at = self._proved_at is not None, None
         self._metric.set(0)
         if not held or self._lease is None or self.leader != self.identity:
@@ -212,18 +212,18 @@ class LeaderElector:
         try:
             async with asyncio.timeout(min(5.0, self._deadline)):
                 try:
-                    await self._give_back(self._lease)
+                    await self._clear_holder(self._lease)
                 except Conflict:  # a renewal was on its way when the work ended
                     lease = await self._client.get(LEASES, self.name, self.namespace)
                     if lease["spec"].get("holderIdentity") != self.identity:
                         return
-                    await self._give_back(lease)
+                    await self._clear_holder(lease)
         except (ApiError, TimeoutError) as error:
             self._log.warning("could not release the lease; it will run out", error=str(error) or "no answer")
         else:
             self._log.info("released lease")
 
-    async def _give_back(self, lease: Object) -> None:
+    async def _clear_holder(self, lease: Object) -> None:
         spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
         self._lease = await self._client.replace(LEASES, {**lease, "spec": spec})
 

@@ -10,7 +10,8 @@ error or (unless it may) by returning, the body is cancelled, and TaskEnded leav
 error. So the end of one task runs up through everybody who relies on it, and ends the process unless somebody on the
 way knows better: who follows a cluster catches TaskEnded and connects anew.
 
-- Every end is logged, with the name of the task; an unexpected one as an error, with its trace, once.
+- Every end is logged, with the name of the task: a regular one for debugging, an unexpected one as an error, with its
+  trace, once.
 - Cancelling a task that `start` gave is no fault; an error that it answers with is one, unless everything is being
   stopped. A CancelledError that nobody asked for (somebody else's future was cancelled) is a fault.
 - LeadershipLost is no fault of the task that met it, and leaves as it is.
@@ -29,6 +30,7 @@ from typing import Any, Self, TypeVar
 import structlog
 
 from .errors import LeadershipLost
+from .logs import debug
 
 _log = structlog.get_logger(__name__)
 
@@ -106,7 +108,7 @@ class Supervisor:
             result = await coroutine
         except asyncio.CancelledError as error:
             if task.cancelling():
-                log.debug("task stopped")
+                debug(log, "task stopped")
                 raise
             raise self._died(name, error) from error
         except Exception as error:
@@ -117,7 +119,7 @@ class Supervisor:
             death = self._died(name, error)
             raise death from (death.__cause__ if death is error else error)
         if may_return or task.cancelling():
-            log.debug("task ended")
+            debug(log, "task ended")
             return result
         raise self._died(name, None)
 

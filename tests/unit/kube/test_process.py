@@ -18,6 +18,7 @@ from multimirror.kube import Client, Connection, Controller, Informer
 from multimirror.kube.errors import NotFound
 from multimirror.kube.health import HealthServer
 from multimirror.kube.logs import LogFormat, configure_logging
+from multimirror.kube.supervise import Supervisor
 from tests.unit.kube.servers import THINGS, Server, Things, status
 
 
@@ -166,6 +167,28 @@ def test_logs_for_people_are_readable(capsys: pytest.CaptureFixture[str]) -> Non
     structlog.get_logger("mine").debug("looks", cluster="worker-1")
     assert "looks" in (text := capsys.readouterr().out)
     assert "cluster=worker-1" in text
+
+
+async def some_tasks() -> None:
+    async with Supervisor() as tasks:
+        await tasks.start("brief", asyncio.sleep(0), may_return=True)
+        tasks.start("endless", asyncio.Event().wait())
+        await asyncio.sleep(0)
+
+
+@pytest.mark.usefixtures("_restored")
+async def test_regular_ends_of_tasks_are_logged_for_debugging(capsys: pytest.CaptureFixture[str]) -> None:
+    configure("json", "debug")
+    await some_tasks()
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["event"], line["task"]) for line in lines] == [("task ended", "brief"), ("task stopped", "endless")]
+
+
+async def test_a_program_that_has_not_set_up_its_logs_does_not_hear_of_what_is_in_order(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    await some_tasks()
+    assert capsys.readouterr() == ("", "")
 
 
 PROGRAM = """
