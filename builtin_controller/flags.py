@@ -1,16 +1,12 @@
 """The command line: flags in the words of kube-controller-manager, checked before anything starts."""
 
 import argparse
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from builtin_controller.options import GATES, LOCKED, Options
-
-_PART: Final = re.compile(r"([0-9]*\.?[0-9]+)(ns|us|µs|ms|s|m|h)")
-_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+from multimirror.batch.durations import DurationError, parse_duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +88,10 @@ def duration(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        parts = _PART.findall(text)
-        if not parts or "".join(number + unit for number, unit in parts) != text:
+        try:
+            return parse_duration(text).total_seconds()
+        except DurationError:
             raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 100ms, 1.5s or 2m30s") from None
-        return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
 def _truth(text: str) -> bool:

@@ -20,13 +20,13 @@ from multimirror.admission import NAMESPACES, PATH, AdmissionServer, Registratio
 from multimirror.admission.placement import placement_policy
 from multimirror.api import DEFAULT_QUEUE_LABEL, MIRROR_QUEUES, READY, WORKER_CLUSTERS, crds
 from multimirror.batch import Json, find_condition
-from multimirror.cli.applying import apply
-from multimirror.cli.connecting import SYSTEM_NAMESPACE
+from multimirror.cli.apply import apply
+from multimirror.cli.connection import SYSTEM_NAMESPACE
 from multimirror.dispatcher import Dispatcher
 from multimirror.kube import ApiError, Change, Client, Connection, Informer, Resource
 from multimirror.kube.resources import CRDS, SECRETS
 from multimirror.options import DispatcherOptions
-from multimirror.workers import Pulse
+from multimirror.workers import Heartbeat
 
 TEAM: Final = "default"
 """The namespace whose Jobs need no label."""
@@ -40,7 +40,7 @@ class InstallOptions:
 
     queues: Mapping[str, Json] = field(default_factory=lambda: {"default": {}})
     """The specs of the queues; the first is the default of the namespace `default`."""
-    pulse: Pulse = field(default_factory=Pulse)
+    heartbeat: Heartbeat = field(default_factory=Heartbeat)
     ways: Mapping[str, Kubeconfig] = field(default_factory=dict)
     """How the dispatcher is to reach workers, where that is not by their own kubeconfigs."""
 
@@ -50,14 +50,14 @@ async def installed(fleet: Fleet, options: InstallOptions | None = None) -> Asyn
     """Gives a client of the management cluster; on entry every worker has been joined and the dispatcher works."""
     connection = Connection.from_kubeconfig(fleet.management.kubeconfig, name=fleet.management.name)
     options = options or InstallOptions()
-    of_the_dispatcher = DispatcherOptions(namespace=SYSTEM_NAMESPACE, pulse=options.pulse)
+    of_the_dispatcher = DispatcherOptions(namespace=SYSTEM_NAMESPACE, heartbeat=options.heartbeat)
     async with (
         Client(connection, user_agent=_MANAGER) as client,
         _admission(client, await fleet.host_address()),
         Client(connection, user_agent="multimirror") as own,
     ):
         await _join(client, fleet, options)
-        async with Dispatcher(own, of_the_dispatcher):
+        async with await Dispatcher.connect(own, of_the_dispatcher):
             await _ready(client, set(fleet.workers))
             yield client
 

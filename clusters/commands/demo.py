@@ -4,7 +4,7 @@ import click
 
 from clusters.commands.flags import in_directory, kind_option
 from clusters.place import Place
-from multimirror.cli.connecting import finish
+from multimirror.cli.connection import finish
 
 EXAMPLES = """\b
 Examples:

@@ -8,7 +8,7 @@ import click
 from clusters.commands.flags import in_directory, kind_option
 from clusters.commands.trying import first_lines, short
 from clusters.place import Place
-from multimirror.cli.connecting import finish
+from multimirror.cli.connection import finish
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.cli.output import output_option, show, table
 from multimirror.kube.logs import configure_logging

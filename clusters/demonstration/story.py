@@ -27,13 +27,13 @@ from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS
 from multimirror.batch import Json
 from multimirror.kube import Client, Connection, Informer
 from multimirror.kube.resources import CRON_JOBS, JOBS, PODS
-from multimirror.workers import Pulse
+from multimirror.workers import Heartbeat
 
 _LOST: Final = "worker-2"
 _PATIENCE: Final = 150.0
 _PAUSE: Final = 2.0  # how long a user keeps a Job suspended
 _QUIET: Final = 3.0  # so long a worker without power may take to tell what has ended there
-_PULSE: Final = Pulse(period=0.5, patience=1.0, misses=2)
+_HEARTBEAT: Final = Heartbeat(period=0.5, timeout=1.0, failure_threshold=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ async def _stage(kind: str, workers: int) -> AsyncIterator[Stage]:
             name: await stack.enter_async_context(Door(cluster.kubeconfig)) for name, cluster in fleet.workers.items()
         }
         ways = {name: door.kubeconfig for name, door in doors.items()}
-        options = InstallOptions(queues=workload.QUEUES, pulse=_PULSE, ways=ways)
+        options = InstallOptions(queues=workload.QUEUES, heartbeat=_HEARTBEAT, ways=ways)
         client = await stack.enter_async_context(installed(fleet, options))
         scene, ledger = Scene(f"{kind} clusters", tuple(fleet.workers)), Ledger(workload.RULES)
         await stack.enter_async_context(recorded(fleet, TEAM, ledger))

@@ -18,6 +18,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
+from multimirror.batch.durations import DurationError, parse_duration
+
 _HORIZON_YEARS: Final = 5
 
 
@@ -147,7 +149,7 @@ def _macro(text: str, zone: str | None) -> Schedule:
     if text.startswith("@every "):
         try:
             delay = parse_duration(text.removeprefix("@every "))
-        except ScheduleError as error:
+        except DurationError as error:
             raise ScheduleError(f"failed to parse duration {text}: {error}") from error
         return Every(max(timedelta(seconds=delay // timedelta(seconds=1)), timedelta(seconds=1)))
     raise ScheduleError(f"unrecognized descriptor: {text}")
@@ -226,41 +228,3 @@ def _integer(text: str) -> int:
     if number < 0:
         raise ScheduleError(f"negative number ({number}) not allowed: {text}")
     return number
-
-
-_UNITS: Final = {
-    "ns": 1,
-    "us": 1_000,
-    "µs": 1_000,  # micro sign
-    "μs": 1_000,  # the Greek letter
-    "ms": 1_000_000,
-    "s": 1_000_000_000,
-    "m": 60_000_000_000,
-    "h": 3_600_000_000_000,
-}
-_DURATION: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)")
-
-
-def parse_duration(text: str) -> timedelta:
-    """A duration as Go writes it (`1h30m`, `1.5h`, `250ms`); raises `ScheduleError` in Go's words."""
-    body = text.removeprefix("-") if text.startswith("-") else text.removeprefix("+")
-    if body == "0":
-        return timedelta()
-    if not body:
-        raise ScheduleError(f'time: invalid duration "{text}"')
-    nanoseconds, position = 0, 0
-    while position < len(body):
-        match = _DURATION.match(body, position)
-        assert match is not None, "every part of the pattern is optional"
-        whole, fraction, unit = match.groups()
-        if not whole and not fraction:
-            raise ScheduleError(f'time: invalid duration "{text}"')
-        if not unit:
-            raise ScheduleError(f'time: missing unit in duration "{text}"')
-        if unit not in _UNITS:
-            raise ScheduleError(f'time: unknown unit "{unit}" in duration "{text}"')
-        nanoseconds += int(whole or 0) * _UNITS[unit]
-        if fraction:
-            nanoseconds += int(fraction) * _UNITS[unit] // 10 ** len(fraction)
-        position = match.end()
-    return timedelta(microseconds=nanoseconds // 1000) * (-1 if text.startswith("-") else 1)

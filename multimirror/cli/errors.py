@@ -38,7 +38,7 @@ class CommandError(click.ClickException):
             click.echo(f"  {self.remedy}", file=file, err=file is None)
 
 
-def told(error: KubeError) -> CommandError:
+def command_error(error: KubeError) -> CommandError:
     """A cluster's answer in the words of the command line."""
     match error:
         case ConfigError():

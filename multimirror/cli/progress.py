@@ -20,7 +20,7 @@ def say(text: str) -> None:
     click.echo(text)
 
 
-class Told:
+class Progress:
     """Says a thing when it is new, and how long everything took."""
 
     def __init__(self) -> None:

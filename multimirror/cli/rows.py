@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from multimirror.api import CONNECTED, MANAGED_BY, QUEUE_LABEL, READY
-from multimirror.api.placement import attempt_of, cluster_of, is_held
+from multimirror.api.placement import attempt_of, cluster_of
 from multimirror.batch import Json, find_condition, is_complete, is_failed
+from multimirror.kinds import JOB, is_held
 
 WAITING: Final = "Waiting"
 _BUILT_IN: Final = "kubernetes.io/job-controller"
@@ -21,7 +22,7 @@ QUEUE_WIDE: Final = (*QUEUE_TITLES[:-1], "WHERE", "QUOTA", "IF-LOST", "RETENTION
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class JobContext:
     """What explains a Job, beside itself."""
 
     waiting: Mapping[str, Json] = field(default_factory=dict)
@@ -77,7 +78,7 @@ def is_ours(job: Json) -> bool:
     return QUEUE_LABEL in (metadata.get("labels") or {}) or attempt_of(job) > 0
 
 
-def why(job: Json, around: Around) -> str:
+def why(job: Json, context: JobContext) -> str:
     """Why it waits, or failed, or does not move; nothing when all is as it should be."""
     state, status = state_of(job), job.get("status") or {}
     queue = (job["metadata"].get("labels") or {}).get(QUEUE_LABEL)
@@ -89,27 +90,27 @@ def why(job: Json, around: Around) -> str:
     if queue is not None and not is_ours(job):
         return "asks for a queue, but was not made ours when it was created"
     if state == WAITING:
-        return _why_waiting(job, queue, around)
-    cluster = around.clusters.get(cluster_of(job) or "")
+        return _why_waiting(job, queue, context)
+    cluster = context.clusters.get(cluster_of(job) or "")
     if cluster is None:
-        return f"there is no WorkerCluster {cluster_of(job)}" if is_ours(job) and around.clusters else ""
+        return f"there is no WorkerCluster {cluster_of(job)}" if is_ours(job) and context.clusters else ""
     connected = find_condition((cluster.get("status") or {}).get("conditions") or (), CONNECTED)
     if connected is not None and connected.get("status") == "False":
         return f"worker {cluster_of(job)} cannot be reached: {connected.get('message', '')}"
     return ""
 
 
-def _why_waiting(job: Json, queue: str | None, around: Around) -> str:
-    if is_held(job):
+def _why_waiting(job: Json, queue: str | None, context: JobContext) -> str:
+    if is_held(JOB, job):
         return "held, as its user asked"
-    event = around.waiting.get(job["metadata"]["uid"])
+    event = context.waiting.get(job["metadata"]["uid"])
     if event is not None:
         return str(event.get("message", ""))
     if queue is None:
         return "names no queue; see its namespace's default"
-    if around.queues and queue not in around.queues:
+    if context.queues and queue not in context.queues:
         return f"there is no MirrorQueue {queue}"
-    head = (around.queues.get(queue, {}).get("status") or {}).get("head") or {}
+    head = (context.queues.get(queue, {}).get("status") or {}).get("head") or {}
     if not head:
         return ""
     first = str(head.get("job"))
@@ -117,7 +118,7 @@ def _why_waiting(job: Json, queue: str | None, around: Around) -> str:
     return str(head.get("message", "")) if first == own else f"behind {first}: {head.get('message', '')}"
 
 
-def job_row(job: Json, around: Around, now: datetime, *, wide: bool) -> list[object]:
+def job_row(job: Json, context: JobContext, now: datetime, *, wide: bool) -> list[object]:
     """As the titles say."""
     status, spec, metadata = job.get("status") or {}, job["spec"], job["metadata"]
     labels = metadata.get("labels") or {}
@@ -133,7 +134,7 @@ def job_row(job: Json, around: Around, now: datetime, *, wide: bool) -> list[obj
     ]
     if wide:
         row += [attempt_of(job) or None, labels.get("multimirror.dev/priority") or "0"]
-    return [*row, why(job, around) or "-"]
+    return [*row, why(job, context) or "-"]
 
 
 def _manager(name: str | None, *, wide: bool) -> str:

@@ -4,13 +4,13 @@ from datetime import timedelta
 
 import click
 
-from multimirror.cli.completing import complete_clusters
-from multimirror.cli.connecting import Management, on_management, system_namespace
-from multimirror.cli.draining import cordon, drain
+from multimirror.cli.completion import complete_clusters
+from multimirror.cli.connection import Management, on_management, system_namespace
+from multimirror.cli.drain import cordon, drain
 from multimirror.cli.errors import Exit
+from multimirror.cli.flags import Duration
 from multimirror.cli.progress import say
-from multimirror.cli.reaching import reach
-from multimirror.cli.worker_flags import Duration
+from multimirror.cli.workers import worker_connection
 from multimirror.kube import key_of
 
 EXAMPLES = """\b
@@ -37,7 +37,7 @@ async def command(
     async with management.client() as client:
         if await cordon(client, name, cordoned=True):
             say(f"{name} is cordoned")
-        worker = await reach(client, name, system_namespace) if evict else None
+        worker = await worker_connection(client, name, system_namespace) if evict else None
         left = await drain(client, name, patience.total_seconds() if patience is not None else None, worker)
     for job in left.suspended:
         say(f"note: {key_of(job)} is suspended, and stays there")

@@ -9,17 +9,18 @@ import prometheus_client
 
 from multimirror.admission import PATH, Registration, Service
 from multimirror.api import MANAGED_BY
-from multimirror.cli.admitting import AdmissionSettings
-from multimirror.cli.configuring import Configurable, as_yaml, effective, setting
-from multimirror.cli.connecting import SYSTEM_NAMESPACE
-from multimirror.cli.dispatchers import LEASE
-from multimirror.cli.errors import CommandError, Exit, told
+from multimirror.cli.admission import AdmissionOptions
+from multimirror.cli.configuration import Configurable, as_yaml, effective, setting
+from multimirror.cli.connection import SYSTEM_NAMESPACE
+from multimirror.cli.dispatcher_lease import LEASE
+from multimirror.cli.doctor.prerequisites import examine, rights
+from multimirror.cli.errors import CommandError, Exit, command_error
 from multimirror.cli.output import show
-from multimirror.cli.prerequisites import examine, rights
-from multimirror.cli.running import Settings, serve
+from multimirror.cli.process import RunOptions, serve
 from multimirror.kube import Client, Connection, KubeError, run
 from multimirror.kube.errors import LeadershipLost
 from multimirror.kube.logs import configure_logging
+from multimirror.kube.supervise import TaskEnded
 from multimirror.options import DispatcherOptions
 
 _PREFIX: Final = "MULTIMIRROR_RUN"
@@ -157,21 +158,21 @@ def command(
     Jobs get a worker, a copy there, and its status back. A flag wins over its
     variable (MULTIMIRROR_RUN_LOG_LEVEL and so on), and that over the file.
     """
-    settings = _settings(**given)
+    options = _options(**given)
     try:
         if check:
-            return _check(ctx, settings, output)
+            return _check(ctx, options, output)
         configure_logging(log_format, log_level)
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types for it
-        run(lambda stop: serve(settings, stop))
-    except LeadershipLost:
+        run(lambda stop: serve(options, stop))
+    except (LeadershipLost, TaskEnded):  # the log says why
         return Exit.NOT_SO
     except KubeError as error:
-        raise told(error) from error
+        raise command_error(error) from error
     return Exit.OK
 
 
-def _check(ctx: click.Context, settings: Settings, output: str) -> int:
+def _check(ctx: click.Context, options: RunOptions, output: str) -> int:
     """The configuration on standard output, what was found on standard error."""
     if output == "yaml":
         click.echo(as_yaml(ctx))
@@ -179,9 +180,9 @@ def _check(ctx: click.Context, settings: Settings, output: str) -> int:
         show({key: value for key, value, _ in effective(ctx)}, output)
 
     async def ask() -> int:
-        namespace, lease = settings.dispatcher.namespace, LEASE if settings.leader_elect else None
-        wanted = rights(namespace, lease=lease, admission=settings.admission is not None)
-        connection = Connection.own(settings.kubeconfig, settings.context, name="management")
+        namespace, lease = options.dispatcher.namespace, LEASE if options.leader_elect else None
+        wanted = rights(namespace, lease=lease, admission=options.admission is not None)
+        connection = Connection.own(options.kubeconfig, options.context, name="management")
         async with Client(connection, user_agent="multimirror-cli", timeout=_CHECK_SECONDS) as client:
             findings = await examine(client, namespace, wanted)
         for finding in findings:
@@ -195,12 +196,12 @@ def _check(ctx: click.Context, settings: Settings, output: str) -> int:
     return asyncio.run(ask())
 
 
-def _settings(**given: Any) -> Settings:
+def _options(**given: Any) -> RunOptions:
     kubeconfig = given["kubeconfig"]
     if kubeconfig is not None and not kubeconfig.exists():
         raise CommandError(f"--kubeconfig: there is no file {kubeconfig}", code=Exit.USAGE)
     host, port = given["health_address"]
-    return Settings(
+    return RunOptions(
         kubeconfig=kubeconfig,
         context=given["context"],
         identity=given["identity"],
@@ -220,7 +221,7 @@ def _settings(**given: Any) -> Settings:
     )
 
 
-def _admission(**given: Any) -> AdmissionSettings | None:
+def _admission(**given: Any) -> AdmissionOptions | None:
     service, url = given["admission_service"], given["admission_url"]
     if service is None and url is None:
         return None
@@ -229,7 +230,7 @@ def _admission(**given: Any) -> AdmissionSettings | None:
     if url is not None and (not url.startswith("https://") or not url.endswith(PATH)):
         raise click.UsageError(f"--admission-url: must be https://HOST:PORT{PATH}, not {url!r}")
     host, port = given["admission_address"]
-    return AdmissionSettings(
+    return AdmissionOptions(
         host=host,
         port=port,
         registration=Registration(

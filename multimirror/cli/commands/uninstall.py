@@ -6,11 +6,11 @@ from typing import Any
 import click
 
 from multimirror.api import MANAGED_BY
-from multimirror.cli.connecting import SYSTEM_NAMESPACE, Management, on_management
+from multimirror.cli.apply import ObjectChange
+from multimirror.cli.connection import SYSTEM_NAMESPACE, Management, on_management
 from multimirror.cli.errors import Exit
-from multimirror.cli.installation.applying import Outcome
-from multimirror.cli.installation.uninstalling import Uninstallation, Wish
-from multimirror.cli.installation.wanting import COMPONENTS, called
+from multimirror.cli.installation.objects import COMPONENTS, display_name
+from multimirror.cli.installation.uninstall import Uninstallation, UninstallOptions
 
 EXAMPLES = """\b
 Examples:
@@ -49,11 +49,11 @@ async def command(
     """
     if drain and force:
         raise click.UsageError("--drain and --force: give only one of them")
-    wish = Wish(drain=drain, force=force, dry_run=dry_run, **flags)
+    options = UninstallOptions(drain=drain, force=force, dry_run=dry_run, **flags)
     word = "would be deleted" if dry_run else "deleted"
 
-    def each(outcome: Outcome) -> None:
-        click.echo(f"{called(outcome.obj)} {click.style(word, fg='red')}")
+    def each(change: ObjectChange) -> None:
+        click.echo(f"{display_name(change.obj)} {click.style(word, fg='red')}")
 
     def warn(text: str) -> None:
         click.echo(f"warning: {text}", err=True)
@@ -61,5 +61,5 @@ async def command(
     async with management.client() as client:
         if sys.stdin.isatty() and not yes and not dry_run:
             click.confirm(f"Remove multimirror from {client.connection.server}?", abort=True)
-        await Uninstallation(client, wish, each, click.echo, warn).run()
+        await Uninstallation(client, options, each, click.echo, warn).run()
     return Exit.OK

@@ -13,9 +13,9 @@ from cryptography import x509
 from multimirror.admission.registration import DEFAULTED, LABELLED, covers
 from multimirror.api import MANAGED_BY, QUEUE_LABEL, crds
 from multimirror.batch import Json, find_condition
-from multimirror.cli.dispatchers import START, dispatcher
+from multimirror.cli.dispatcher_lease import START, dispatcher_status
+from multimirror.cli.doctor.checks import judge_skew, judge_version, skew
 from multimirror.cli.doctor.findings import Finding, fault, ok, warning
-from multimirror.cli.doctor.judging import judge_skew, judge_version, skew
 from multimirror.kube import ApiError, Client, resources
 from multimirror.kube.errors import BadRequest, Forbidden, Invalid, NotFound
 from multimirror.kube.resources import JOBS, MUTATING_WEBHOOKS
@@ -57,7 +57,7 @@ async def check_management(client: Client, system: str, clock: Clock) -> list[Fi
 
 async def check_dispatcher(client: Client, system: str, clusters: Iterable[Json], now: datetime) -> Finding:
     """Does one run? Without leader election it has no Lease, but it still tells when it last heard of its workers."""
-    seen = await dispatcher(client, system)
+    seen = await dispatcher_status(client, system)
     if seen.alive:
         return ok("Dispatcher", SUBJECT, seen.text)
     contacts = [(cluster.get("status") or {}).get("lastContact") for cluster in clusters]

@@ -8,9 +8,9 @@ from typing import Final
 
 from multimirror.api import CONNECTED, ORIGIN_LABEL, READY, SpecError, WorkerClusterSpec
 from multimirror.batch import Json, find_condition
-from multimirror.cli import tokens
+from multimirror.cli import credentials
+from multimirror.cli.doctor.checks import judge_copies, judge_end, judge_skew, minor
 from multimirror.cli.doctor.findings import Finding, fault, ok, warning
-from multimirror.cli.doctor.judging import judge_copies, judge_end, judge_skew, minor
 from multimirror.cli.doctor.management import Clock, clock_of
 from multimirror.kube import ApiError, Client, Connection, resources
 from multimirror.kube.errors import ConfigError, Forbidden, NotFound, Unauthorized
@@ -57,7 +57,7 @@ async def check_worker(home: Home, cluster: Json) -> Examined:
     access = await _access(home, name, spec)
     if isinstance(access, Finding):
         return Examined(name, [*found, access])
-    found.append(judge_end(subject, name, tokens.ends(access[0]), datetime.now(UTC)))
+    found.append(judge_end(subject, name, credentials.expiry(access[0]), datetime.now(UTC)))
     try:
         async with Client(access[1], timeout=_PATIENCE, user_agent="multimirror-cli") as client:
             return await _inside(home, client, name, spec, found)
@@ -98,7 +98,7 @@ async def _access(home: Home, name: str, spec: WorkerClusterSpec) -> tuple[Acces
     except Forbidden:
         remedy = f"Run doctor as somebody who may read Secrets in {home.system} to know more about this worker."
         return warning("Credentials", subject, f"you may not read {where}: the worker is not checked", remedy)
-    found = tokens.kubeconfig_in(secret, spec.secret.key)
+    found = credentials.kubeconfig_in(secret, spec.secret.key)
     if found is None:
         return fault("Credentials", subject, f"{where} has nothing readable under {spec.secret.key!r}", anew)
     try:

@@ -21,7 +21,7 @@ from clusters.background import BackgroundFleet
 from clusters.local.ports import free_ports
 from multimirror.admission import PATH
 from multimirror.cli import main
-from multimirror.cli.dispatchers import LEASE
+from multimirror.cli.dispatcher_lease import LEASE
 from multimirror.kube import Client, Connection
 from multimirror.kube.errors import NotFound
 from multimirror.kube.resources import LEASES, MUTATING_WEBHOOKS

@@ -25,9 +25,8 @@ from multimirror.kube.errors import Conflict
 from multimirror.kube.resources import JOBS, MUTATING_WEBHOOKS, NAMESPACES, SECRETS
 from multimirror.workers import identity_of
 from tests.e2e.cli.operating import Operator, embedded_only, proxied, real_only, says, through
-from tests.e2e.dispatching import PATIENCE, SYSTEM, a_job
-
-pytestmark = pytest.mark.timeout(300)
+from tests.e2e.dispatching import SYSTEM, a_job
+from tests.waiting import awaited
 
 Json = dict[str, Any]
 TEAM = "default"
@@ -83,15 +82,12 @@ def findings(operator: Operator, *arguments: str) -> list[Json]:
 
 def finds(operator: Operator, check: str, subject: str, text: str, *arguments: str) -> None:
     """The doctor finds this fault, as soon as it can be seen."""
-    ends = time.monotonic() + PATIENCE
-    while True:
-        found = findings(operator, *arguments)
-        faults = [
-            each for each in found if (each["level"], each["check"], each["subject"]) == ("fault", check, subject)
-        ]
-        if any(text in each["message"] for each in faults):
-            return
-        assert time.monotonic() < ends, json.dumps(found, indent=1)
+
+    def found(findings: list[Json]) -> bool:
+        faults = [each for each in findings if each["level"] == "fault"]
+        return any((each["check"], each["subject"]) == (check, subject) and text in each["message"] for each in faults)
+
+    awaited(lambda: findings(operator, *arguments), found)
 
 
 def test_a_fleet_in_order_has_no_faults(fleet: Operator) -> None:
@@ -305,8 +301,5 @@ def test_fault_19_a_job_that_can_never_start(fleet: Operator) -> None:
 def test_a_job_that_waits_for_long_is_a_warning(fleet: Operator) -> None:
     _do(fleet, _queue("full", quota={"jobs": 0}))
     _do(fleet, lambda client: client.create(JOBS, a_job("patient", queue="full"), TEAM))
-    ends = time.monotonic() + PATIENCE
-    while not any(
-        "wait for more than 1 s: default/patient" in f["message"] for f in findings(fleet, "--stuck-after", "1s")
-    ):
-        assert time.monotonic() < ends
+    late = "wait for more than 1 s: default/patient"
+    awaited(lambda: findings(fleet, "--stuck-after", "1s"), lambda found: any(late in f["message"] for f in found))

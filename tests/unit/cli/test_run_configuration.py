@@ -8,7 +8,7 @@ import yaml
 
 from multimirror.cli import main
 from multimirror.cli.commands.run import command
-from multimirror.cli.configuring import as_yaml, effective
+from multimirror.cli.configuration import as_yaml, effective
 
 
 def configured(arguments: list[str]) -> click.Context:

@@ -110,21 +110,6 @@ def test_what_is_no_schedule_is_refused_in_the_servers_words(schedule: str, mess
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("0", timedelta()),
-        ("1h30m", timedelta(minutes=90)),
-        ("1.5h", timedelta(minutes=90)),
-        (".5s", timedelta(milliseconds=500)),
-        ("250ms", timedelta(milliseconds=250)),
-        ("-2m", timedelta(minutes=-2)),
-    ],
-)
-def test_durations_are_read_as_go_writes_them(text: str, expected: timedelta) -> None:
-    assert cron.parse_duration(text) == expected
-
-
 @given(
     st.integers(0, 59),
     st.integers(0, 23),
