@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.xdist_group("image"), pytest.mark.timeout(240)]
 WITH_FLEETS = "error: `{name}` comes with the fleets; install them: pip install 'multimirror[fleets]'\n"
 EVERY_MODULE = """
-import importlib, importlib.util, pkgutil
+import importlib, importlib.util, pkgutil, sys
 assert importlib.util.find_spec("clusters") is None
 assert importlib.util.find_spec("faults") is None
 for package in ("multimirror", "builtin_controller"):
@@ -28,6 +28,7 @@ for package in ("multimirror", "builtin_controller"):
         if not module.name.endswith("__main__"):
             importlib.import_module(module.name)
             print(module.name)
+assert "kubernetes" not in sys.modules, "it takes long to load, and few kubeconfigs need it"
 """
 
 

@@ -20,11 +20,20 @@ DATA = {"tzdata"}
 
 def imported(package: str) -> Iterator[str]:
     for file in (ROOT / package).rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in executed(ast.parse(file.read_text())):
             if isinstance(node, ast.Import):
                 yield from (each.name.partition(".")[0] for each in node.names)
             elif isinstance(node, ast.ImportFrom) and node.level == 0:
                 yield str(node.module).partition(".")[0]
+
+
+def executed(node: ast.AST) -> Iterator[ast.AST]:
+    """All that a program consists of, but for what is there for the type checker alone."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            child.body = []
+        yield child
+        yield from executed(child)
 
 
 def asked_for(project: str) -> set[str]:
