@@ -1,4 +1,4 @@
-"""The flags of commands that go to a worker cluster with a person's own credentials: join and leave."""
+"""Flags that commands share: durations, addresses, and how join and leave reach a worker as a person does."""
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
@@ -10,6 +10,7 @@ import click
 from multimirror.batch.durations import COMMAND_UNITS, DurationError, parse_duration
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.kube import Client, Connection
+from multimirror.kube.addresses import parse_address
 from multimirror.kube.kubeconfig import Access, parse_lenient
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -21,7 +22,6 @@ class Duration(click.ParamType[timedelta]):
     name = "duration"
 
     def convert(self, value: str | timedelta, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        """As a timedelta."""
         if isinstance(value, timedelta):
             return value
         try:
@@ -31,6 +31,22 @@ class Duration(click.ParamType[timedelta]):
         if duration is None or value.startswith("-"):
             self.fail(f"{value!r} is no duration; write 90s, 10m, 24h or 365d", param, ctx)
         return duration
+
+
+class Address(click.ParamType[tuple[str, int]]):
+    """HOST:PORT, or :PORT for every address of this host."""
+
+    name = "[host]:port"
+
+    def convert(
+        self, value: str | tuple[str, int], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            return parse_address(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 def worker_flags(required: bool) -> Callable[[_Command], _Command]:

@@ -1,6 +1,5 @@
 """Before a worker gets Jobs: is it there, which version, which cluster, and may we do what we will have to do?"""
 
-import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -10,11 +9,11 @@ from typing import Final
 
 import orjson
 
-from multimirror.batch import Json
 from multimirror.batch.quantities import QuantityError, quantity
 from multimirror.kube import Client, Object
+from multimirror.kube.access import Permission, denied
 from multimirror.kube.errors import BadAnswer
-from multimirror.kube.resources import NAMESPACES, SELF_SUBJECT_ACCESS_REVIEWS
+from multimirror.kube.resources import NAMESPACES
 
 _NEEDED: Final = ("list", "watch", "create", "patch", "delete")
 
@@ -47,8 +46,9 @@ async def check(client: Client, namespaces: Sequence[str] | None) -> Facts:
     version, answer = await version_of(client), await heartbeat(client)
     questions = [("jobs", "batch", verb, namespace) for namespace in namespaces or [""] for verb in _NEEDED]
     questions += [("namespaces", "", "list", ""), ("nodes", "", "list", "")]
-    allowed = await asyncio.gather(*(_may(client, *question) for question in questions))
-    answers = dict(zip(questions, allowed, strict=True))
+    permissions = [Permission(verb, resource, group, namespace) for resource, group, verb, namespace in questions]
+    refused = set(await denied(client, permissions))
+    answers = {question: asked not in refused for question, asked in zip(questions, permissions, strict=True)}
     missing = tuple(
         f"{verb} {resource}.{group}" + (f" in namespace {namespace}" if namespace else " in all namespaces")
         for (resource, group, verb, namespace), yes in answers.items()
@@ -96,17 +96,6 @@ def clock_ahead(date: str | None, now: float) -> float:
         return parsedate_to_datetime(date).timestamp() - now if date is not None else 0.0
     except (ValueError, OverflowError):
         return 0.0
-
-
-async def _may(client: Client, resource: str, group: str, verb: str, namespace: str) -> bool:
-    attributes = {"resource": resource, "group": group, "verb": verb, **({"namespace": namespace} if namespace else {})}
-    review: Json = {
-        "apiVersion": SELF_SUBJECT_ACCESS_REVIEWS.api_version,
-        "kind": SELF_SUBJECT_ACCESS_REVIEWS.kind,
-        "spec": {"resourceAttributes": attributes},
-    }
-    answer = await client.create(SELF_SUBJECT_ACCESS_REVIEWS, review)
-    return bool((answer.get("status") or {}).get("allowed"))
 
 
 def capacity_of(nodes: Iterable[Object]) -> dict[str, Decimal]:

@@ -33,7 +33,6 @@ _KINDS: Final = {
     "clusters": WORKER_CLUSTERS, "cluster": WORKER_CLUSTERS,
     "queues": MIRROR_QUEUES, "queue": MIRROR_QUEUES,
 }  # fmt: skip
-_WAITING: Final = "reason=Waiting,involvedObject.kind=Job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,7 @@ async def _context(client: Client, asked: _Asked) -> rows.JobContext:
     found: dict[Resource, list[Json]] = {EVENTS: [], MIRROR_QUEUES: [], WORKER_CLUSTERS: []}
     for resource in found:
         with suppress(ApiError):
-            selector = _WAITING if resource is EVENTS else None
+            selector = rows.WAITING_EVENTS if resource is EVENTS else None
             namespace = asked.namespace if resource is EVENTS else None
             found[resource] = (await client.list(resource, namespace, field_selector=selector, limit=500)).items
     return rows.JobContext(rows.newest(found[EVENTS]), _named(found[MIRROR_QUEUES]), _named(found[WORKER_CLUSTERS]))
@@ -193,7 +192,7 @@ async def _once_checked(client: Client, asked: _Asked) -> None:
 def _following_context(informers: Informers, asked: _Asked, news: asyncio.Event) -> Callable[[], rows.JobContext]:
     if asked.resource is not JOBS:
         return rows.JobContext
-    events = informers.of(EVENTS, asked.namespace, field_selector=_WAITING)
+    events = informers.of(EVENTS, asked.namespace, field_selector=rows.WAITING_EVENTS)
     queues, clusters = informers.of(MIRROR_QUEUES), informers.of(WORKER_CLUSTERS)
     for informer in (events, queues, clusters):
         informer.add_handler(lambda change: None if change.initial else news.set())

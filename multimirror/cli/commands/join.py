@@ -129,4 +129,4 @@ async def _ready(client: Client, name: str, seconds: float, system: str, progres
 async def _anybody_there(client: Client, name: str, system: str) -> None:
     found = await dispatcher_status(client, system)
     if not found.alive:
-        raise CommandError(f"{name} is joined, but no dispatcher looks at it: {found.text}", START)
+        raise CommandError(f"{name} is joined, but no dispatcher looks at it: {found.message}", START)

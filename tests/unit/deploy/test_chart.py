@@ -12,7 +12,7 @@ import multimirror
 from clusters import chart
 from clusters.local import BinariesMissingError
 from clusters.local.helm import find_helm
-from multimirror.cli.doctor.prerequisites import rights
+from multimirror.cli.doctor.prerequisites import permissions
 from multimirror.cli.installation.objects import (
     ADMISSIONS,
     KINDS,
@@ -232,5 +232,5 @@ def test_what_run_checks_for_is_what_the_roles_grant() -> None:
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
-    asked = {(right.group, right.resource, right.verb) for right in rights("ours", lease="lease", admission=True)}
+    asked = {(right.group, right.resource, right.verb) for right in permissions("ours", lease="lease", admission=True)}
     assert asked | {("", "secrets", "update")} == found  # the certificates, renewed
