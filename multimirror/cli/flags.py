@@ -17,7 +17,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class Duration(click.ParamType[timedelta]):
-    """`90s`, `10m`, `24h`, `365d`."""
+    """`90s`, `10m`, `24h`, `365d`; a whole number is seconds."""
 
     name = "duration"
 
@@ -25,7 +25,7 @@ class Duration(click.ParamType[timedelta]):
         if isinstance(value, timedelta):
             return value
         try:
-            duration = parse_duration(value, COMMAND_UNITS)
+            duration = parse_duration(f"{value}s" if value.isdecimal() else value, COMMAND_UNITS)
         except DurationError:
             duration = None
         if duration is None or value.startswith("-"):
@@ -53,10 +53,13 @@ def worker_flags(required: bool) -> Callable[[_Command], _Command]:
     """`--kubeconfig` and `--context`, of the worker."""
 
     def decorate(function: _Command) -> _Command:
-        function = click.option("--context", help="Its context there.  [default: the current one]")(function)
+        function = click.option("--context", metavar="NAME", help="Its context there.  [default: the current one]")(
+            function
+        )
         return click.option(
             "--kubeconfig",
             type=click.Path(path_type=Path),
+            metavar="FILE",
             required=required,
             help="An administrator's, of the worker cluster.",
         )(function)

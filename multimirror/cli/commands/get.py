@@ -72,9 +72,9 @@ class _Asked:
 @click.command(epilog=EXAMPLES)
 @click.argument("kind", type=click.Choice(list(_KINDS)), metavar="jobs|clusters|queues")
 @click.argument("name", required=False, shell_complete=complete_names)
-@click.option("-n", "--namespace", help="Of Jobs.  [default: the context's]")
+@click.option("-n", "--namespace", metavar="NAME", help="Of Jobs.  [default: the context's]")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of every namespace.")
-@click.option("-l", "--selector", help="Only those with these labels, such as app=render.")
+@click.option("-l", "--selector", metavar="LABELS", help="Only those with these labels, such as app=render.")
 @click.option("-w", "--watch", is_flag=True, help="Go on, and show what changes.")
 @output_option("wide")
 @on_management

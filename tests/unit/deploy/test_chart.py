@@ -52,6 +52,13 @@ def refused(*values: str) -> str:
     return str(error.value.stderr)
 
 
+@pytest.mark.parametrize("component", ["dispatcher", "builtinController"])
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "http_proxy"])
+def test_a_proxy_that_nobody_would_use_is_refused(component: str, name: str) -> None:
+    said = refused("builtinController.enabled=true", f"{component}.env[0].name={name}", f"{component}.env[0].value=x")
+    assert f"{name}: API servers are reached directly" in said
+
+
 def without_helms_labels(obj: Json) -> Json:
     metadata = dict(obj["metadata"])
     metadata["labels"] = {
