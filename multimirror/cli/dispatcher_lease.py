@@ -42,7 +42,6 @@ async def dispatcher_status(client: Client, namespace: str) -> DispatcherStatus:
 
 
 def is_fresh(lease: Object, now: datetime) -> bool:
-    """By its own time."""
     spec = lease.get("spec") or {}
     try:
         renewed = datetime.fromisoformat(str(spec.get("renewTime")))

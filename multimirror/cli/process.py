@@ -23,8 +23,6 @@ from multimirror.options import DispatcherOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """The command line, read."""
-
     kubeconfig: Path | None
     context: str | None
     identity: str | None
@@ -39,7 +37,6 @@ class RunOptions:
 
 
 async def serve(options: RunOptions, stop: asyncio.Event) -> None:
-    """Until `stop`."""
     connection = Connection.own(options.kubeconfig, options.context, name="management")
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(

@@ -57,7 +57,6 @@ def time_of(event: Json) -> str:
 
 
 def state_of(job: Json) -> str:
-    """One word."""
     status, spec = job.get("status") or {}, job["spec"]
     if is_complete(status):
         return "Complete"
@@ -132,7 +131,6 @@ def _why_waiting(job: Json, queue: str | None, context: JobContext) -> str:
 
 
 def job_row(job: Json, context: JobContext, now: datetime, *, wide: bool) -> list[object]:
-    """As the titles say."""
     status, spec, metadata = job.get("status") or {}, job["spec"], job["metadata"]
     labels = metadata.get("labels") or {}
     wanted = spec.get("completions") or spec.get("parallelism") or 1
@@ -157,7 +155,6 @@ def _manager(name: str | None, *, wide: bool) -> str:
 
 
 def cluster_row(cluster: Json, now: datetime, *, wide: bool) -> list[object]:
-    """As the titles say."""
     status, spec = cluster.get("status") or {}, cluster.get("spec") or {}
     ready = find_condition(status.get("conditions") or (), READY)
     holds = ready is not None and ready.get("status") == "True"
@@ -184,7 +181,6 @@ def cluster_row(cluster: Json, now: datetime, *, wide: bool) -> list[object]:
 
 
 def queue_row(queue: Json, now: datetime, *, wide: bool) -> list[object]:
-    """As the titles say."""
     status, spec = queue.get("status") or {}, queue.get("spec") or {}
     ready = find_condition(status.get("conditions") or (), READY)
     head = status.get("head") or {}

@@ -26,15 +26,12 @@ _ORDER: Final = ("Suspended", "SuccessCriteriaMet", "FailureTarget", "Complete",
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Something that happened."""
-
     timestamp: datetime
     cluster: str
     what: str
     rank: int = 0
 
     def as_json(self) -> dict[str, str]:
-        """For programs."""
         return {"time": self.timestamp.isoformat(), "cluster": self.cluster, "what": self.what}
 
 

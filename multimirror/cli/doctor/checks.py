@@ -30,7 +30,6 @@ def minor(version: str) -> tuple[int, int]:
 
 
 def check_version(version: str) -> Finding:
-    """Of the management cluster."""
     if minor(version) < MANAGED_BY_SINCE:
         message = f"Kubernetes {version or 'unknown'}: Jobs have spec.managedBy by default from 1.32 on"
         remedy = "Upgrade it; with 1.30 and 1.31 switch the feature gate JobManagedBy on (API server and controllers)."
@@ -50,7 +49,6 @@ def skew(date: str | None, before: datetime, after: datetime) -> float | None:
 
 
 def check_skew(subject: str, seconds: float | None, against: str) -> list[Finding]:
-    """How far two clocks are apart."""
     if seconds is None or abs(seconds) < SKEW_WARNING:
         return [] if seconds is None else [ok("Clock", subject, f"its clock and that of {against} agree")]
     ahead = "ahead of" if seconds > 0 else "behind"

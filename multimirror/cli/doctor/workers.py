@@ -47,7 +47,6 @@ class CheckContext:
 
 
 async def check_worker(context: CheckContext, cluster: Json) -> WorkerReport:
-    """Look at one."""
     name = cluster["metadata"]["name"]
     subject = f"worker {name}"
     try:
@@ -76,7 +75,6 @@ async def check_worker(context: CheckContext, cluster: Json) -> WorkerReport:
 
 
 def _condition(subject: str, cluster: Json, spec: WorkerClusterSpec) -> Finding:
-    """What the dispatcher says."""
     name, conditions = cluster["metadata"]["name"], (cluster.get("status") or {}).get("conditions") or ()
     ready, connected = find_condition(conditions, READY), find_condition(conditions, CONNECTED)
     if ready is None:

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+_FOR_PEOPLE = "completion cordon doctor drain events explain get install join leave logs uncordon uninstall"
 _PROGRAM = """
 import importlib, sys
 
@@ -15,17 +16,8 @@ for name in sys.argv[1:]:
 """
 
 
-@pytest.mark.parametrize(
-    "commands",
-    [
-        pytest.param(["run"], id="run"),
-        pytest.param(
-            ["completion", "cordon", "doctor", "drain", "events", "explain", "get", "install", "join", "leave", "logs", "uncordon", "uninstall"],
-            id="every command for operators and users",
-        ),
-    ],
-)
-def test_a_command_is_loaded_without_what_only_fleets_and_the_demo_need(commands: list[str]) -> None:
-    program = [sys.executable, "-c", _PROGRAM, *commands]
+@pytest.mark.parametrize("commands", ["run", _FOR_PEOPLE], ids=["run", "what operators and users call"])
+def test_a_command_is_loaded_without_what_only_fleets_and_the_demo_need(commands: str) -> None:
+    program = [sys.executable, "-c", _PROGRAM, *commands.split()]
     done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
