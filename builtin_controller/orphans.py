@@ -5,7 +5,6 @@ A pod that the Job's last sync has freed is left alone, though the cache may not
 """
 
 import orjson
-import structlog
 
 from builtin_controller.acting import Actor
 from builtin_controller.claiming import REMOVE_FINALIZER
@@ -16,8 +15,6 @@ from builtin_controller.pods import Pod, controller_of
 from multimirror.batch import Json, is_finished
 from multimirror.kube import Informer
 from multimirror.kube.errors import NotFound
-
-_log = structlog.get_logger(__name__)
 
 
 def pod_key(pod: Pod) -> str:
@@ -44,17 +41,16 @@ class Orphans:
         self._options = options
 
     async def sync(self, key: str) -> None:
-        """Free the pod, or the pods, of this key. One pod that fails is tried again; of many it is only logged."""
+        """Free the pod, or the pods, of this key; what fails is tried again, since no event need come to say so."""
         kind, _, rest = key.partition(" ")
         if kind == "pod":
             raw = self._pods.get(rest)
-            if raw is not None:
-                for _, error in await self._free([Pod(raw)]):
-                    raise error
-            return
-        namespace, _, selector = rest.partition(" ")
-        for pod, error in await self._free(self._ledger.tracked(namespace, orjson.loads(selector))):
-            _log.error("could not free an orphan pod", pod=f"{pod.namespace}/{pod.name}", error=str(error))
+            pods = [Pod(raw)] if raw is not None else []
+        else:
+            namespace, _, selector = rest.partition(" ")
+            pods = self._ledger.tracked(namespace, orjson.loads(selector))
+        for _, error in await self._free(pods):
+            raise error
 
     async def _free(self, pods: list[Pod]) -> list[tuple[Pod, Exception]]:
         orphans = [pod for pod in pods if pod.tracked and self._orphaned(pod)]

@@ -4,17 +4,20 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from faults import contact
+from faults.plan import HELD_UP
 from faults.record import MANAGEMENT, Exchange, Life, Record, Seen, holder_of, is_of
 from faults.rules import Rules, Violation
-from multimirror.batch import is_finished
+from multimirror.api import CONNECTED
+from multimirror.batch import find_condition, is_finished
 
 Json = dict[str, Any]
 _STORM: Final = 30
 _STORM_SECONDS: Final = 10.0
 _HEARD_LATE: Final = 1.0  # who watches may hear of a write after its writer has gone on
-_HELD_UP: Final = ("delay", "slow")
 _EVERYBODYS: Final = ("leases", "selfsubjectaccessreviews", "secrets", "mutatingwebhookconfigurations")
 """Written by every replica: each answers admission reviews, with a certificate that all of them share."""
+_NO_ANSWER: Final = ("TimedOut", "Unreachable")
+_NOTICED_LATE: Final = 20.0  # from the first heartbeat without an answer until that is written down
 _RELIED_ON: Final = 2 / 3  # of a lease's duration, by who holds it
 _NEEDED: Final = ("jobs", "namespaces", "secrets", "workerclusters", "mirrorqueues")
 
@@ -71,6 +74,22 @@ def _in_the_way(record: Record, rules: Rules, cluster: str, since: float, until:
     return contact.overlaps(contact.no_answers(record, rules.dispatcher, cluster), since, until) or contact.overlaps(
         contact.no_contact(record, rules.dispatcher, MANAGEMENT), since, until
     )
+
+
+def workers_that_answer_are_not_lost(record: Record, rules: Rules) -> Iterator[Violation]:
+    """I8: a worker is not given up while it answers what it is asked, however long it takes to write there."""
+    connected: dict[str, str] = {}
+    for seen in record.changes("WorkerCluster", MANAGEMENT):
+        condition = find_condition(seen.status.get("conditions") or (), CONNECTED) or {}
+        before = connected.get(seen.name)
+        connected[seen.name] = now = str(condition.get("status"))
+        if before != "True" or now != "False" or condition.get("reason") not in _NO_ANSWER:
+            continue
+        late = contact.spell_at(contact.no_contact(record, rules.dispatcher, MANAGEMENT), seen.time)
+        since = (late[0] if late is not None else seen.time) - _NOTICED_LATE
+        if not contact.overlaps(contact.no_reads(record, rules.dispatcher, seen.name), since, seen.time):
+            text = f"{seen.name} answers, and is taken for lost: {condition.get('message')}"
+            yield Violation("I8", text, (f"{seen.time:8.3f}  {condition.get('reason')}",))
 
 
 def nothing_before_the_caches(record: Record, rules: Rules) -> Iterator[Violation]:
@@ -160,7 +179,7 @@ def leaders_alone_write(record: Record, rules: Rules) -> Iterator[Violation]:
     for each in record.writes(rules.dispatcher):
         if not terms or not each.took_effect or each.call.resource in _EVERYBODYS:
             continue
-        exact = each.cluster == MANAGEMENT and each.version.isdigit() and each.fault not in _HELD_UP
+        exact = each.cluster == MANAGEMENT and each.version.isdigit() and each.fault not in HELD_UP
         held = [who for time, version, who in terms if (version < int(each.version) if exact else time <= each.time)]
         leader = held[-1] if held else ""
         if leader != each.client and (leader or each.client in candidates):

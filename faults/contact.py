@@ -17,7 +17,16 @@ _LONGEST_WAIT: Final = 30.0  # between two tries
 _AT_LEAST: Final = 5.0  # to notice, to connect, to list, to act
 _FELT: Final = {"hang": 30.0, "late": 30.0, "mute": 100.0}
 """Until a request without an answer, or a watch without a word, is given up."""
-_LOSES: Final = (*LINKS, "wipe", "restart", "removed", "hang", "delay", "mute", "late_events")
+_LOSES: Final = (
+    *(kind for kind in LINKS if kind != "slow_writes"),
+    "wipe",
+    "restart",
+    "removed",
+    "hang",
+    "delay",
+    "mute",
+    "late_events",
+)
 
 
 def no_contact(record: Record, client: str, cluster: str) -> list[Spell]:
@@ -35,6 +44,14 @@ def no_answers(record: Record, client: str, cluster: str) -> list[Spell]:
     return _spells(
         record,
         lambda fault: (_cuts_off(fault, client, cluster) and fault.kind not in WATCHES) or fault.kind == "swap",
+    )
+
+
+def no_reads(record: Record, client: str, cluster: str) -> list[Spell]:
+    """Those in which it might not be heard from; writes that take long do not count, nor do they keep reads waiting."""
+    return _spells(
+        record,
+        lambda fault: (_cuts_off(fault, client, cluster) and fault.kind != "slow_writes") or fault.kind == "swap",
     )
 
 

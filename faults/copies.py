@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from faults import contact, fencing
+from faults.plan import HELD_UP
 from faults.record import MANAGEMENT, Exchange, Record, Seen
 from faults.rules import Rules, Violation
 from multimirror.batch import is_finished
@@ -90,7 +91,7 @@ def _owners(pod: Json, copies: dict[str, _Live]) -> Iterator[_Live]:
 def _was_on_its_way(record: Record, seen: Seen, ended: float) -> bool:
     """The very request that made it was sent before the end, and held up: nobody can call it back."""
     made = record.created_by(seen)
-    return made is not None and made.fault in ("delay", "slow") and made.time <= ended
+    return made is not None and made.fault in HELD_UP and made.time <= ended
 
 
 def _can_be_stopped(record: Record, rules: Rules, copy: _Live, ended: float) -> float:

@@ -26,6 +26,7 @@ ALWAYS: Final[Mapping[str, Check]] = {
     "I3 the status rules": statuses.statuses_follow_the_rules,
     "I5 hands off what is not ours": copies.others_are_left_alone,
     "I8 healthy workers are served": conduct.healthy_workers_are_served,
+    "I8 workers that answer are not lost": conduct.workers_that_answer_are_not_lost,
     "I8 nobody is hammered": conduct.nobody_is_hammered,
     "I9 nothing before the caches": conduct.nothing_before_the_caches,
     "I9 no work is thrown away": conduct.no_work_is_thrown_away,

@@ -19,6 +19,8 @@ whole link, it begins at that moment and lasts for `seconds`.
                     unauthorized            everything is answered with 401
                     overload                everything is answered with 429 and Retry-After
                     slow                    everything takes `seconds` / 10 longer
+                    slow_writes             every write takes SLOW_WRITE_SECONDS, reads and watches are quick: an
+                                            admission webhook over there is dead, and each write waits for it
     a process       crash                   killed before (or after: `crash_after`) the nth matching write,
                                             or at a moment (`crash_at`); started again after `seconds`
                     pause                   stopped at a moment (SIGSTOP), and goes on after `seconds` as if nothing
@@ -33,14 +35,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from faults.wire import WRITES
+
 REQUESTS: Final = ("reset", "hang", "error", "delay", "lost", "late", "wrong")
 WATCHES: Final = ("gone", "expired_event", "end", "cut", "mute", "late_events", "twice", "replay")
-LINKS: Final = ("partition", "blackhole", "unauthorized", "overload", "slow")
+LINKS: Final = ("partition", "blackhole", "unauthorized", "overload", "slow", "slow_writes")
+HELD_UP: Final = ("delay", "slow", "slow_writes")
+"""A write that met one of these is carried out later than it was sent."""
+SLOW_WRITE_SECONDS: Final = 10.0
+"""For which an API server waits for a webhook, where its configuration says nothing else."""
 PROCESSES: Final = ("crash", "crash_after", "crash_at", "pause")
 CLUSTERS: Final = ("wipe", "swap", "restart", "removed")
 KINDS: Final = REQUESTS + WATCHES + LINKS + PROCESSES + CLUSTERS
 AT_A_MOMENT: Final = (*CLUSTERS, "crash_at", "pause")
-WRITES: Final = ("create", "patch", "update", "delete")
 LEADER: Final = "leader"
 """In the place of a client: whichever of several leads."""
 

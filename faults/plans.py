@@ -236,6 +236,37 @@ FOUND: Final[Mapping[str, Plan]] = {
         _link("blackhole", "jobs/worker-1", 8, 45),
         when_lost="Wait",
     ),
+    "slow writes": _plan(
+        "a worker whose writes waited for a dead webhook was taken for lost after 9 s, and its Jobs went elsewhere",
+        [
+            *(_job(4.6, f"job-{number}", "forever") for number in range(20)),
+            *(Step(60, "delete", f"job-{number}") for number in range(10)),
+        ],
+        _link("slow_writes", _ONE, 1, 90),
+        lost_after=0.0,
+    ),
+    "narrowed": _plan(
+        "Jobs that ran on a worker which was then given to other namespaces ran twice, and their copies stayed there",
+        [
+            *_jobs(2, "forever"),
+            _job(2, "job-2", seconds=30.0),
+            Step(10, "narrow", "worker-1"),
+            _job(15, "job-9"),
+            Step(20, "delete", "job-0"),
+        ],
+        Fault(kind="crash_at", link="dispatcher", at=25, seconds=1),
+        lost_after=0.0,
+    ),
+    "narrowed before the copy": _plan(
+        "a Job on its way to a worker that was given to other namespaces meanwhile waited there for ever, unheard",
+        [_job(5), Step(5.2, "narrow", "worker-1")],
+        *(Fault(kind="error", link=_ONE, verb="create", resource="jobs", nth=1, status=500) for _ in range(4)),
+    ),
+    "orphaned": _plan(
+        "pods of a Job that was deleted while its controller could not write kept their finalizer for ever",
+        [_job(5.9, sort="indexed"), Step(22.8, "delete", "job-0")],
+        _link("unauthorized", "jobs/worker-1", 7.6, 30),
+    ),
     "swapped": _plan(
         "two workers that changed places lost the Jobs that ran there",
         _jobs(4, seconds=30),

@@ -15,7 +15,7 @@ import contextlib
 import json
 import ssl
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
@@ -23,7 +23,7 @@ from urllib.parse import urlencode, urlsplit
 
 from faults import wire
 from faults.injecting import Injector, LinkState
-from faults.plan import Fault
+from faults.plan import SLOW_WRITE_SECONDS, Fault
 from faults.record import Exchange
 from faults.wire import BrokenError, Call, Message
 
@@ -37,6 +37,11 @@ _REASONS: Final = {
     504: "Timeout",
 }
 _UPSTREAM_SECONDS: Final = 60.0
+_LATER: Final[Mapping[str, Callable[[Fault, Call], float]]] = {
+    "slow": lambda fault, _: fault.seconds / 10,
+    "slow_writes": lambda _, call: SLOW_WRITE_SECONDS if call.stores else 0.0,
+}
+"""How much longer a request takes while its link is in that state."""
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -217,12 +222,12 @@ class _Connection:
         """Whether the connection can be used again."""
         link = self._proxy.link
         state = self._injector.states.get(link)
-        if state is not None and state.fault.kind != "slow":
+        if state is not None and state.fault.kind not in _LATER:
             exchange.fault = state.fault.kind
             return await self._in_state(state, exchange)
-        if state is not None:
-            exchange.fault = "slow"
-            await asyncio.sleep(state.fault.seconds / 10)
+        if state is not None and (seconds := _LATER[state.fault.kind](state.fault, call)):
+            exchange.fault = state.fault.kind
+            await asyncio.sleep(seconds)
         fault = self._injector.on_request(link, call)
         if fault is not None:
             exchange.fault = fault.kind

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self
 
-from faults.plan import WRITES, Fault
-from faults.wire import Call
+from faults.plan import Fault
+from faults.wire import WRITES, Call
 from multimirror.kube import ApiError, Client, Resource
 from multimirror.kube.errors import Gone
 

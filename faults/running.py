@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -92,8 +92,9 @@ async def run(
         await stage.start()
         async with asyncio.TaskGroup() as group:
             group.create_task(stage.injector.run())
+            submitted = {step.name: asyncio.Event() for step in scenario.steps if step.do == "submit"}
             for step in scenario.steps:
-                group.create_task(_do(stage, step, pace), name=str(step))
+                group.create_task(_in_turn(stage, step, pace, submitted), name=str(step))
             group.create_task(_while_faults_wait(stage, scenario, pace))
         stage.injector.stop()
         await stage.start()
@@ -135,8 +136,19 @@ async def _come_to_rest(record: Record, rules: Rules, pace: Pace) -> None:
         await asyncio.sleep(pace.look)
 
 
-async def _do(stage: Stage, step: Step, pace: Pace) -> None:
+async def _in_turn(stage: Stage, step: Step, pace: Pace, submitted: Mapping[str, asyncio.Event]) -> None:
+    """At its time; but nothing is done to a Job before its submission is through, which may be tried again."""
     await asyncio.sleep(step.at * pace.factor)
+    if step.do == "submit":
+        await _do(stage, step, pace)
+        submitted[step.name].set()
+    else:
+        if step.do != "squat" and step.name in submitted:
+            await submitted[step.name].wait()
+        await _do(stage, step, pace)
+
+
+async def _do(stage: Stage, step: Step, pace: Pace) -> None:
     action: Callable[[Stage, Step, Pace], Any] = _STEPS[step.do]
     for _ in range(200):
         try:
@@ -206,6 +218,12 @@ async def _cordon(stage: Stage, step: Step, _: Pace) -> None:
     await stage.people[MANAGEMENT].patch(WORKER_CLUSTERS, step.name, {"spec": spec})
 
 
+async def _narrow(stage: Stage, step: Step, _: Pace) -> None:
+    """A worker is from now on for another namespace, or again for all of them."""
+    spec = {"namespaces": [{"name": f"not-{stage.namespace}"}] if step.do == "narrow" else None}
+    await stage.people[MANAGEMENT].patch(WORKER_CLUSTERS, step.name, {"spec": spec})
+
+
 async def _limit(stage: Stage, step: Step, _: Pace) -> None:
     spec = {"quota": {"jobs": int(step.value)}}
     await stage.people[MANAGEMENT].patch(MIRROR_QUEUES, stage.queue, {"spec": spec})
@@ -238,6 +256,8 @@ _STEPS: Final[dict[str, Callable[[Stage, Step, Pace], Any]]] = {
     "vanish": _vanish,
     "cordon": _cordon,
     "uncordon": _cordon,
+    "narrow": _narrow,
+    "widen": _narrow,
     "limit": _limit,
     "place": _place,
     "rotate": _rotate,

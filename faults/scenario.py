@@ -48,7 +48,7 @@ class Scenario:
             "placement": self.placement,
             "retention": f"{self.retention:g}s",
             "onWorkerLost": {"after": f"{self.lost_after:g}s", "action": self.when_lost},
-            **({"fence": {"lease": f"{self.fence:g}s", "grace": f"{GRACE:g}s"}} if self.fence else {}),
+            **({"fence": {"timeout": f"{self.fence:g}s", "grace": f"{GRACE:g}s"}} if self.fence else {}),
         }
 
     def expected(self) -> dict[str, str]:
@@ -142,7 +142,9 @@ def _a_fault(chance: random.Random, workers: Sequence[str], *, real: bool) -> Fa
                 kind=kind, link=link, at=at, verb="watch", resource=resource, nth=chance.randint(1, 6), seconds=seconds
             )
         case "link":
-            kind = chance.choice(["partition", "partition", "blackhole", "unauthorized", "overload", "slow"])
+            kind = chance.choice(
+                ["partition", "partition", "blackhole", "unauthorized", "overload", "slow", "slow_writes"]
+            )
             return Fault(kind=kind, link=link, at=at, seconds=float(chance.choice([1, 3, 8, 15, 30, 60])))
         case "process" if real:
             return _replica_fault(chance, link, at)

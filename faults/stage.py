@@ -85,7 +85,10 @@ class Stage:
         self._options = options or DispatcherOptions(namespace=SYSTEM)
         self._witness = Witness(
             self.record,
-            {name: (JOBS, PODS) if name != MANAGEMENT else (JOBS, EVENTS, LEASES) for name in ground.names},
+            {
+                name: (JOBS, PODS) if name != MANAGEMENT else (JOBS, EVENTS, LEASES, WORKER_CLUSTERS)
+                for name in ground.names
+            },
             namespace,
             elsewhere={LEASES: SYSTEM},
         )
@@ -241,7 +244,7 @@ class Stage:
         kubeconfig = self.proxies[f"{DISPATCHER}/{MANAGEMENT}"].kubeconfig
         connection = Connection.from_kubeconfig(kubeconfig, name=MANAGEMENT)
         async with Client(connection) as client:
-            dispatcher = Dispatcher(client, self._options)
+            dispatcher = await Dispatcher.connect(client, self._options)
             async with dispatcher.following():
                 await dispatcher.work()
 

@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import parse_qsl, unquote
 
 _LIMIT: Final = 2**24  # of what may stand between two line breaks
+WRITES: Final = ("create", "patch", "update", "delete")
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete", "GET": "get"}
 
 
@@ -58,6 +59,11 @@ class Call:
     name: str
     path: str
     query: dict[str, str]
+
+    @property
+    def stores(self) -> bool:
+        """It is to change what the API server holds: a question about rights is asked with POST, and does not."""
+        return self.verb in WRITES and not self.resource.endswith("reviews")
 
 
 async def read_head(reader: asyncio.StreamReader) -> Message | None:

@@ -62,7 +62,7 @@ class Step:
 
     at: float
     do: str
-    """submit, delete, suspend, resume, scale, vanish, cordon, uncordon, limit, place, rotate, squat"""
+    """submit, delete, suspend, resume, scale, vanish, cordon, uncordon, limit, place, rotate, squat, narrow, widen"""
     name: str
     """Of a Job, or of a worker; empty for the queue."""
     sort: str = ""
@@ -142,6 +142,10 @@ def _operate(chance: random.Random, workers: Sequence[str]) -> list[Step]:
             steps.append(Step(at + round(chance.uniform(5, 20), 1), "uncordon", worker))
         if chance.random() < 0.2:
             steps.append(Step(round(chance.uniform(0, 30), 1), "rotate", worker))
+        if chance.random() < 0.15:
+            at = round(chance.uniform(0, 25), 1)
+            steps.append(Step(at, "narrow", worker))
+            steps.append(Step(at + round(chance.uniform(5, 25), 1), "widen", worker))
     if chance.random() < 0.3:
         steps.append(Step(round(chance.uniform(0, 10), 1), "limit", "", value=chance.choice([1, 2, 3])))
         steps.append(Step(40.0, "limit", "", value=50))

@@ -5,6 +5,7 @@ A test belongs to a kind of cluster by the mark `cluster_kind("local")`, or by a
 """
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +21,9 @@ settings.load_profile("repeatable")
 
 KINDS = ("embedded", "local", "kind")
 _PROPERTY = "cluster kind"
+_HERE = Path(__file__).parent
+_ON_CLUSTERS = ("contract", "e2e", "faults")
+_SECONDS = 600.0  # for tests on clusters: only what hangs takes so long, however busy the machine is
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,6 +36,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if kind := _kind_of(item):
             item.user_properties.append((_PROPERTY, kind))
+        if item.path.relative_to(_HERE).parts[0] in _ON_CLUSTERS and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(_SECONDS))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -3,7 +3,8 @@
     duration: 5s            how long its containers run (a Go duration, or seconds); the node has a default
     exit-code: "3"          what they end with; `main=3,setup=1` names containers, the others end with 0
     fail-first: "2"         only the first 2 tries fail (exit code 1 unless given), later ones succeed
-    never-finish: "true"    runs until it is deleted (the default for restartPolicy Always)
+    never-finish: "true"    runs until it is deleted (the default for restartPolicy Always), or until told to finish
+    finish: "true"          ends now, with its exit code; for pods that run already: `kubectl annotate pod ...`
     start-after: 2s         stays Pending that long after it was bound
     ready-after: 2s         becomes Ready that long after it started
     ignore-sigterm: 10s     goes on for that long after SIGTERM; killed when the grace period ends
@@ -23,6 +24,7 @@ from typing import Any, Final
 from multimirror.batch.durations import DurationError, parse_duration
 
 PREFIX: Final = "node.multimirror.dev/"
+_FINISH: Final = f"{PREFIX}finish"
 _FOREVER: Final = float("inf")
 
 
@@ -84,10 +86,17 @@ def read(pod: Mapping[str, Any], default_duration: float = 0.0) -> Behaviour:
         except ValueError as error:
             raise BehaviourError(f"annotation {PREFIX}{name}: {error}") from error
     never = values.pop("never_finish", None)
-    if never or (_is_service(pod) and "duration" not in values and never is None):
+    if values.pop("finish", False):
+        values["duration"] = 0.0
+    elif never or (_is_service(pod) and "duration" not in values and never is None):
         values["duration"] = _FOREVER
     values.setdefault("duration", default_duration)
     return Behaviour(**values)
+
+
+def is_told_to_finish(pod: Mapping[str, Any]) -> bool:
+    """Whether somebody wants it to end now. Of all annotations, this one may come while the pod runs."""
+    return (pod["metadata"].get("annotations") or {}).get(_FINISH) == "true"
 
 
 def _is_service(pod: Mapping[str, Any]) -> bool:
@@ -146,6 +155,7 @@ _READERS: Final[dict[str, tuple[str, Any]]] = {
     "exit-code": ("exit_codes", _codes),
     "fail-first": ("fail_first", _count),
     "never-finish": ("never_finish", _flag),
+    "finish": ("finish", _flag),
     "start-after": ("start_after", _seconds),
     "ready-after": ("ready_after", _seconds),
     "ignore-sigterm": ("ignore_sigterm", _seconds),

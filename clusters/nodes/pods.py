@@ -202,6 +202,8 @@ class Pods:
         if known.complaint and pod["spec"].get("nodeName") and pod["status"].get("phase") not in life.TERMINAL:
             why = ("InvalidSimulation", known.complaint)
             return life.Write(status.stopped(pod, why, known.place, None, now))
+        if isinstance(known.memory.run, SimulatedRun) and behaviour.is_told_to_finish(pod):
+            known.memory.run.finish(now)
         return life.decide(pod, known.behaviour, known.memory, known.place, now=now, backoff=self._rules.backoff)
 
     def _remembered(self, key: str, pod: Object) -> _Known:

@@ -86,6 +86,10 @@ class SimulatedRun:
             return self._forced
         return self.behaviour.exit_code(container, self.tries, init=init)
 
+    def finish(self, now: float) -> None:
+        """It has done its work, sooner than its behaviour says."""
+        self.ends = min(self.ends, now)
+
     def terminate(self, now: float) -> None:
         """SIGTERM: it ends after the time for which it ignores it, unless it would have ended sooner."""
         self.told = now

@@ -15,7 +15,7 @@ MANIFEST: Final = "deploy/admission/placement.yaml"
 
 
 async def are_policies_served(client: Client) -> bool:
-    """Kubernetes has ValidatingAdmissionPolicies since 1.30; the embedded API has none."""
+    """Kubernetes has ValidatingAdmissionPolicies since 1.30, unless somebody switched the API off."""
     try:
         await client.request("GET", VALIDATING_POLICIES.path(), {"limit": 1})
     except NotFound:

@@ -1,13 +1,11 @@
 """`multimirror run`: the dispatcher as a process, with health, leadership and an orderly end.
 
-A standby follows all clusters, so that it can start at once when it leads. On SIGTERM nothing new is taken up, what
-runs comes to its end, and the lease is given back. Who loses the lease stops at once: the process ends with exit code
-1 and is started again by whoever runs it.
+How such a process lives is in kube/manager.py. One that loses the lease, or a task that it relies on, ends with exit
+code 1 and is started again by whoever runs it.
 """
 
 import asyncio
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,9 +13,9 @@ from pathlib import Path
 from multimirror.cli.admission import AdmissionOptions, serve_admission
 from multimirror.cli.dispatcher_lease import LEASE
 from multimirror.dispatcher import COMPONENT, Dispatcher
-from multimirror.kube import Client, Connection, LeaderElector
+from multimirror.kube import Connection
 from multimirror.kube.health import HealthServer
-from multimirror.kube.serving import serve as run_service
+from multimirror.kube.manager import Election, Manager
 from multimirror.options import DispatcherOptions
 
 
@@ -38,30 +36,24 @@ class RunOptions:
 
 async def serve(options: RunOptions, stop: asyncio.Event) -> None:
     connection = Connection.own(options.kubeconfig, options.context, name="management")
-    async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(
-            Client(connection, concurrency=options.concurrency, user_agent=COMPONENT)
-        )
-        elector = None
-        if options.leader_elect:
-            # Leadership must not wait behind work: its calls have a client of their own.
-            own = await stack.enter_async_context(Client(connection, concurrency=2, user_agent=COMPONENT))
-            elector = _elector(options, own)
-        dispatcher = Dispatcher(client, options.dispatcher, guard=elector.check if elector is not None else None)
-        health = HealthServer(options.health_host, options.health_port)
+    health = HealthServer(options.health_host, options.health_port)
+    election = _election(options) if options.leader_elect else None
+    async with Manager(
+        connection, COMPONENT, concurrency=options.concurrency, election=election, health=health
+    ) as manager:
+        dispatcher = await Dispatcher.connect(manager.client, options.dispatcher, guard=manager.guard)
         health.add_question("/explain", partial(_explain, dispatcher))
         admission = serve_admission(options.admission, connection, health) if options.admission is not None else None
-        await run_service(dispatcher, stop, health=health, elector=elector, beside=admission)
+        await manager.run(dispatcher, stop, beside=admission)
 
 
-def _elector(options: RunOptions, client: Client) -> LeaderElector:
+def _election(options: RunOptions) -> Election:
     """Times in the proportions that Kubernetes uses: of 15 s, 10 to be renewed in, every 2."""
     seconds = options.lease_seconds
-    return LeaderElector(
-        client,
+    return Election(
         LEASE,
         options.dispatcher.namespace,
-        identity=options.identity,
+        options.identity,
         lease_duration=seconds,
         renew_deadline=seconds * 2 / 3,
         retry_period=min(2.0, seconds * 2 / 15),

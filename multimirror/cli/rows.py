@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from multimirror.api import CONNECTED, MANAGED_BY, QUEUE_LABEL, READY, WAITS_FOR_ANNOTATION
-from multimirror.api.placement import attempt_of, cluster_of, is_held
+from multimirror.api.placement import attempt_of, cluster_of
 from multimirror.batch import Json, find_condition, is_complete, is_failed
+from multimirror.kinds import JOB, is_held
 from multimirror.kube import key_of
 
 WAITING: Final = "Waiting"
@@ -114,7 +115,7 @@ def waiting_reason(job: Json, context: JobContext) -> str:
 
 
 def _why_waiting(job: Json, queue: str | None, context: JobContext) -> str:
-    if is_held(job):
+    if is_held(JOB, job):
         return "held, as its user asked"
     event = context.waiting.get(job["metadata"]["uid"])
     if event is not None:

@@ -8,13 +8,14 @@ and the history is checked. Tests see the clusters through their APIs only.
 import asyncio
 import base64
 import contextlib
+import functools
 import json
 import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from builtin_controller import JobController
 from builtin_controller import Options as JobOptions
@@ -32,16 +33,30 @@ from multimirror.api import (
     crds,
 )
 from multimirror.dispatcher import Dispatcher
-from multimirror.kube import ApiError, Client, Connection, Resource
+from multimirror.kube import ApiError, Client, Connection, LeaderElector, Resource
 from multimirror.kube.errors import AlreadyExists, NotFound
-from multimirror.kube.resources import CRDS, CRON_JOBS, EVENTS, JOBS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS
+from multimirror.kube.resources import (
+    CRDS,
+    CRON_JOBS,
+    EVENTS,
+    JOBS,
+    LEASES,
+    NAMESPACES,
+    PODS,
+    SECRETS,
+    SERVICE_ACCOUNTS,
+)
 from multimirror.options import DispatcherOptions
-from multimirror.workers import Pulse
+from multimirror.workers import Heartbeat
 from tests.e2e.history import History, rules_of
+from tests.waiting import DEADLINE, eventually
 
 Json = dict[str, Any]
 SYSTEM = "multimirror-system"
-PATIENCE = 60.0
+LEASE = "multimirror"
+PATIENT = Heartbeat(period=0.3, timeout=60.0, failure_threshold=2)
+QUICK_TO_LOSE = Heartbeat(period=0.3, timeout=2.0, failure_threshold=2)
+"""For workers that take connections and never answer."""
 
 
 @contextlib.contextmanager
@@ -82,14 +97,14 @@ async def _prepare(fleet: BackgroundFleet) -> None:
         for definition in crds():
             await _made(client, CRDS, definition)
         for resource in (WORKER_CLUSTERS, MIRROR_QUEUES):
-            async with asyncio.timeout(PATIENCE):
-                while True:
-                    try:
-                        await client.list(resource)
-                    except NotFound:
-                        await asyncio.sleep(0.05)
-                    else:
-                        break
+            await eventually(functools.partial(_is_served, client, resource))
+
+
+async def _is_served(client: Client, resource: Resource) -> bool:
+    with contextlib.suppress(NotFound):
+        await client.list(resource)
+        return True
+    return False
 
 
 async def _made(client: Client, resource: Resource, obj: Json, namespace: str | None = None) -> None:
@@ -126,6 +141,20 @@ def finished(job: Json) -> bool:
 
 def running(job: Json) -> bool:
     return bool((job.get("status") or {}).get("ready"))
+
+
+async def a_dispatcher(
+    client: Client, options: DispatcherOptions, *, guard: Callable[[], None] | None = None
+) -> Dispatcher:
+    """The one place in these tests where a dispatcher is put together."""
+    return await Dispatcher.connect(client, options, guard=guard)
+
+
+class Replica(NamedTuple):
+    """What one of several dispatchers is made of."""
+
+    client: Client
+    options: DispatcherOptions
 
 
 @dataclass
@@ -167,9 +196,12 @@ class Stage:
         await self.management.patch(WORKER_CLUSTERS, name, {"spec": spec})
 
     def options(self, **more: Any) -> DispatcherOptions:
-        """As shipped, but with a quicker pulse."""
-        pulse = Pulse(period=0.3, patience=2.0, misses=2)
-        chosen: dict[str, Any] = {"namespace": SYSTEM, "pulse": pulse, "report_seconds": 0.2, **more}
+        """As shipped, but quicker to notice a worker that refuses connections.
+
+        One that only answers late, as all do on a busy machine, is not lost, unless a test asks for that
+        (QUICK_TO_LOSE).
+        """
+        chosen: dict[str, Any] = {"namespace": SYSTEM, "heartbeat": PATIENT, "report_seconds": 0.2, **more}
         return DispatcherOptions(**chosen)
 
     @contextlib.asynccontextmanager
@@ -179,9 +211,55 @@ class Stage:
         with self.history.life():
             async with (
                 Client(connection) as client,
-                Dispatcher(client, self.options(**more), guard=guard) as dispatcher,
+                await a_dispatcher(client, self.options(**more), guard=guard) as dispatcher,
             ):
                 yield dispatcher
+
+    @contextlib.asynccontextmanager
+    async def replica(self, name: str) -> AsyncIterator["Replica"]:
+        """What another dispatcher needs: its own way to every cluster, so that it is known which of them writes."""
+        own = f"{self.namespace}-{name}"
+        await self.management.create(NAMESPACES, {"metadata": {"name": own}})
+        for worker in self.workers:
+            link = await self.history.link(worker, self.kubeconfig_of(worker), name)
+            await self.management.create(SECRETS, secret(worker, link.kubeconfig), own)
+        home = await self.history.link(MANAGEMENT, self.kubeconfig_of(MANAGEMENT), name)
+        connection = Connection.from_kubeconfig(home.kubeconfig, name="management")
+        with self.history.life(name):
+            async with Client(connection) as client:
+                yield Replica(client, self.options(namespace=own))
+
+    @contextlib.asynccontextmanager
+    async def candidate(self, name: str) -> AsyncIterator[asyncio.Task[None]]:
+        """A dispatcher that works once it leads. The lease is long: nobody loses it because the machine is busy."""
+        async with self.replica(name) as replica:
+            elector = LeaderElector(
+                replica.client,
+                LEASE,
+                self.namespace,
+                identity=name,
+                lease_duration=120.0,
+                renew_deadline=100.0,
+                retry_period=0.2,
+            )
+            dispatcher = await a_dispatcher(replica.client, replica.options, guard=elector.check)
+            async with dispatcher.following():
+                task = asyncio.ensure_future(elector.run(dispatcher.work))
+                try:
+                    yield task
+                finally:
+                    task.cancel()
+                    with contextlib.suppress(asyncio.CancelledError):
+                        await task
+
+    async def leads(self, name: str) -> None:
+        """Wait until that candidate does."""
+        await self.until(lambda lease: lease["spec"].get("holderIdentity") == name, LEASE, resource=LEASES)
+
+    async def finish(self, name: str = "job") -> None:
+        """The pods of a Job have done what they were to do."""
+        worker, _ = await self.copy(name=name)
+        await finish_pods(self.workers[worker], self.namespace, name)
 
     def kubeconfig_of(self, name: str) -> Json:
         """An administrator's, straight to the cluster."""
@@ -274,11 +352,11 @@ class Stage:
 
     async def nothing_left(self) -> None:
         """Wait until the workers hold nothing in our namespace: no Job, no pod."""
-        async with asyncio.timeout(PATIENCE):
-            for client in self.workers.values():
-                for resource in (JOBS, PODS):
-                    while (await client.list(resource, self.namespace)).items:
-                        await asyncio.sleep(0.05)
+        for client in self.workers.values():
+            for resource in (JOBS, PODS):
+                await eventually(
+                    functools.partial(client.list, resource, self.namespace), lambda found: not found.items
+                )
 
     async def event(self, reason: str, text: str = "", name: str = "job") -> Json:
         """The event that tells the Job's user this."""
@@ -286,12 +364,12 @@ class Stage:
         def told(event: Json) -> bool:
             return event["reason"] == reason and text in event["message"] and event["involvedObject"]["name"] == name
 
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                for event in (await self.management.list(EVENTS, self.namespace)).items:
-                    if told(event):
-                        return event
-                await asyncio.sleep(0.05)
+        async def find() -> Json | None:
+            return next(filter(told, (await self.management.list(EVENTS, self.namespace)).items), None)
+
+        found = await eventually(find)
+        assert found is not None
+        return found
 
     async def cluster_condition(self, worker: str, kind: str, status: str, reason: str | None = None) -> Json:
         """The condition of a WorkerCluster, when it has that status (and reason)."""
@@ -311,13 +389,21 @@ def cluster_of(job: Json) -> str | None:
     return (job["metadata"].get("annotations") or {}).get(CLUSTER_ANNOTATION)
 
 
+async def finish_pods(client: Client, namespace: str, job: str) -> None:
+    """The pods of a Job that would run for ever end by themselves, all that there are (at least one)."""
+    ask = functools.partial(client.list, PODS, namespace, label_selector=f"job-name={job}")
+    told = {"metadata": {"annotations": {f"{PREFIX}finish": "true"}}}
+    for pod in (await eventually(ask, lambda found: found.items)).items:
+        await client.patch(PODS, pod["metadata"]["name"], told, namespace)
+
+
 async def until(
     client: Client, resource: Resource, namespace: str | None, name: str, what: Callable[[Json], bool]
 ) -> Json:
     """Watch an object until it is so."""
     last: Json | None = None
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(DEADLINE):
             while True:
                 with contextlib.suppress(ApiError):
                     async with contextlib.aclosing(

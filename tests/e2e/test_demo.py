@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from clusters.demonstration.view import UNICODE
 from clusters.local.binaries import BinariesMissingError, find_kubectl
-from multimirror.cli.demonstration.view import UNICODE
 from tests.e2e.terminals import frames, in_a_terminal, last_screen, longest
 
 
@@ -24,7 +24,6 @@ def assert_nothing_lost_nothing_twice(shown: str) -> None:
     assert re.search(r"^ *twice +0$", shown, re.MULTILINE), shown
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.cluster_kind("embedded")
 def test_in_a_small_terminal_no_line_wraps_and_the_lines_to_try_work_as_printed() -> None:
     with (
@@ -64,7 +63,6 @@ def shell(lines: list[str]) -> "subprocess.CompletedProcess[str]":
     )
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.cluster_kind("embedded")
 def test_in_a_large_terminal_that_is_made_smaller_every_frame_fits_and_none_flickers() -> None:
     with in_a_terminal(["demo"], 120, 40) as terminal:
@@ -80,7 +78,6 @@ def test_in_a_large_terminal_that_is_made_smaller_every_frame_fits_and_none_flic
     assert_nothing_lost_nothing_twice("\n".join(last_screen(terminal.output, 80, 24)))
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", ["local"])
 def test_into_a_file_the_demo_prints_plain_lines_and_real_clusters_do_the_same(kind: str) -> None:
     command = [sys.executable, "-m", "multimirror.cli", "demo", "--fleet", kind]

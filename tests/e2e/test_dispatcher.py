@@ -3,13 +3,10 @@
 import asyncio
 from typing import Any
 
-import pytest
-
 from multimirror.api import ATTEMPT_ANNOTATION, CLUSTERS_ANNOTATION, MIRROR_QUEUES, PRIORITY_LABEL, QUEUE_LABEL
 from multimirror.kube.resources import CRON_JOBS, JOBS, PODS
 from tests.e2e.dispatching import Stage, a_job, cluster_of, condition, finished, running, until
 
-pytestmark = [pytest.mark.timeout(180)]
 Json = dict[str, Any]
 
 

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import pytest
-
 from multimirror.api import (
     ATTEMPT_ANNOTATION,
     DEFAULT_QUEUE_LABEL,
@@ -15,7 +13,6 @@ from multimirror.api import (
 from multimirror.kube.resources import EVENTS, JOBS, NAMESPACES
 from tests.e2e.dispatching import Stage, a_job, cluster_of, condition, running
 
-pytestmark = [pytest.mark.timeout(180)]
 Json = dict[str, Any]
 
 

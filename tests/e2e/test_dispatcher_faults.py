@@ -2,21 +2,26 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
-
-import pytest
 
 from faults.record import MANAGEMENT
 from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION
-from multimirror.dispatcher import Dispatcher
-from multimirror.kube import Client, Connection, LeaderElector
 from multimirror.kube.errors import LeadershipLost, NotFound
 from multimirror.kube.resources import JOBS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
-from tests.e2e.dispatching import SYSTEM, Stage, a_job, cluster_of, condition, finished, running, secret, until
+from tests.e2e.dispatching import (
+    QUICK_TO_LOSE,
+    SYSTEM,
+    Stage,
+    a_job,
+    cluster_of,
+    condition,
+    finished,
+    running,
+    secret,
+    until,
+)
 from tests.e2e.worker_webhooks import REFUSAL, admitting
 
-pytestmark = [pytest.mark.timeout(180)]
 Json = dict[str, Any]
 
 
@@ -269,7 +274,7 @@ async def test_a_job_deleted_while_its_worker_is_away_leaves_nothing_there_once_
 async def test_a_worker_that_hangs_does_not_slow_the_others(stage: Stage) -> None:
     first, second = stage.workers
     await stage.set_queue(placement="Ordered", onWorkerLost={"after": "1h", "action": "Redispatch"})
-    async with stage.dispatcher():
+    async with stage.dispatcher(heartbeat=QUICK_TO_LOSE):
         await stage.submit("stuck", never_finish="true")
         assert cluster_of(await stage.until(running, "stuck")) == first
         stage.hang(first)
@@ -484,51 +489,33 @@ async def test_a_controller_that_dies_before_any_of_its_writes_loses_nothing_and
         await stage.nothing_left()
 
 
-@contextlib.asynccontextmanager
-async def a_candidate(stage: Stage, name: str) -> AsyncIterator[asyncio.Task[None]]:
-    """A dispatcher that works once it leads. Its Secrets are its own, so that it is known which of the two writes."""
-    own = f"{stage.namespace}-{name}"
-    await stage.management.create(NAMESPACES, {"metadata": {"name": own}})
-    for worker in stage.workers:
-        link = await stage.history.link(worker, stage.kubeconfig_of(worker), name)
-        await stage.management.create(SECRETS, secret(worker, link.kubeconfig), own)
-    home = await stage.history.link(MANAGEMENT, stage.kubeconfig_of(MANAGEMENT), name)
-    async with Client(Connection.from_kubeconfig(home.kubeconfig, name="management")) as client:
-        elector = LeaderElector(
-            client,
-            "multimirror",
-            stage.namespace,
-            identity=name,
-            lease_duration=3.0,
-            renew_deadline=2.0,
-            retry_period=0.2,
-        )
-        dispatcher = Dispatcher(client, stage.options(namespace=own), guard=elector.check)
-        with stage.history.life(name):
-            async with dispatcher.following():
-                task = asyncio.ensure_future(elector.run(dispatcher.work))
-                try:
-                    yield task
-                finally:
-                    task.cancel()
-                    with contextlib.suppress(asyncio.CancelledError, LeadershipLost):
-                        await task
-
-
 async def test_of_two_controllers_one_works_and_the_other_takes_over_when_it_ends(stage: Stage) -> None:
-    async with a_candidate(stage, "dispatcher-two") as second:
-        async with a_candidate(stage, "dispatcher-one"):
+    def writers(*jobs: str) -> list[str]:
+        """Who wrote about those Jobs, in order."""
+        writes = [each for each in stage.history.record.writes("dispatcher") if each.call.name in jobs]
+        return list(dict.fromkeys(each.client for each in writes))
+
+    async with contextlib.AsyncExitStack() as first:
+        await first.enter_async_context(stage.candidate("dispatcher-one"))
+        await stage.leads("dispatcher-one")
+        async with stage.candidate("dispatcher-two") as standby:
             await stage.submit("early")
             await stage.done("early")
-            await stage.submit("across", duration="3s")
+            await stage.submit("across", never_finish="true")
             await stage.until(running, "across")
-        assert not second.done()
-        await stage.submit("late")
-        for name in ("across", "late"):
-            job = await stage.done(name)
-            assert condition(job, "Complete")
-            assert attempt(job) == "1"
-        await stage.nothing_left()
+            assert writers("early", "across") == ["dispatcher-one"]
+            assert not standby.done()
+            await first.aclose()
+            await stage.leads("dispatcher-two")
+            await stage.finish("across")
+            await stage.submit("late")
+            for name in ("across", "late"):
+                job = await stage.done(name)
+                assert condition(job, "Complete")
+                assert attempt(job) == "1"
+            await stage.nothing_left()
+            assert writers("across") == ["dispatcher-one", "dispatcher-two"]
+            assert writers("late") == ["dispatcher-two"]
 
 
 # --- admission on the worker ------------------------------------------------------------------------------------------

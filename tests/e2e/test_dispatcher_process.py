@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import pytest
 
 from clusters.local.ports import free_ports
 from faults.record import MANAGEMENT
@@ -18,7 +17,6 @@ from multimirror.api import ATTEMPT_ANNOTATION
 from multimirror.kube.resources import JOBS, PODS
 from tests.e2e.dispatching import Stage, condition, finished
 
-pytestmark = [pytest.mark.timeout(180)]
 Json = dict[str, Any]
 
 

@@ -18,7 +18,6 @@ from multimirror.kube.errors import AlreadyExists
 from multimirror.kube.resources import CRON_JOBS, EVENTS, JOBS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS
 from tests.e2e.dispatching import SYSTEM, Stage, a_job, cluster_of, condition, finished, running, secret, until
 
-pytestmark = [pytest.mark.timeout(240)]
 Json = dict[str, Any]
 
 

@@ -150,7 +150,6 @@ def follow(terminal: Terminal, name: str) -> dict[str, str]:
 
 
 @pytest.mark.cluster_kind("embedded")
-@pytest.mark.timeout(400)
 def test_the_quickstart_on_this_machine_works_as_it_is_written(terminal: Terminal) -> None:
     printed = follow(terminal, "docs/quickstart.md")
     assert "Complete on worker-" in printed["multimirror explain job/hello"]
@@ -159,7 +158,6 @@ def test_the_quickstart_on_this_machine_works_as_it_is_written(terminal: Termina
 
 
 @pytest.mark.cluster_kind("local")
-@pytest.mark.timeout(400)
 def test_the_quickstart_with_existing_clusters_works_as_it_is_written(terminal: Terminal) -> None:
     with BackgroundFleet("local", FleetOptions(workers=1)) as fleet:
         for name, cluster in (("management", fleet.management), ("east", fleet.workers["worker-1"])):

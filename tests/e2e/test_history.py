@@ -9,7 +9,6 @@ from multimirror.kube import Client, Connection
 from multimirror.kube.resources import JOBS
 from tests.e2e.dispatching import Stage, a_job, a_stage, running
 
-pytestmark = [pytest.mark.timeout(180)]
 Json = dict[str, Any]
 
 

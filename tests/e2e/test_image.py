@@ -55,6 +55,12 @@ def test_the_commands_of_the_image_run_from_what_is_copied(installed: Path) -> N
     assert "--admission-service" in run(installed, str(installed / "bin" / "multimirror"), "run", "--help")
 
 
+def test_the_image_has_what_is_shipped_and_no_test_tools(installed: Path) -> None:
+    packages = {path.parent.name for path in installed.glob("*/__init__.py")}
+    assert packages == {"multimirror", "builtin_controller"}
+    assert not {"clusters", "faults", "tests"} & {Path(name).parts[0] for name in sources()}
+
+
 def test_the_package_installs_without_a_checkout(installed: Path) -> None:
     printed = run(installed, str(installed / "bin" / "multimirror"), "install", "--dry-run", "--image", "mm:1")
     assert list(yaml.safe_load_all(printed)) == objects(InstallOptions(image="mm:1"))

@@ -7,14 +7,11 @@ import asyncio
 from functools import partial
 from typing import Any
 
-import pytest
-
 from multimirror.api import ATTEMPT_ANNOTATION
 from multimirror.kube.resources import JOBS, PODS
 from tests.e2e.dispatching import Stage, a_job, cluster_of, condition, finished, running, until
 from tests.e2e.worker_webhooks import REFUSAL, admitting, changed
 
-pytestmark = [pytest.mark.timeout(180)]
 Json = dict[str, Any]
 OTHER_IMAGE = {"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "mirror.example.com/busybox"}
 ONE_AT_A_TIME: Json = {"quota": {"jobs": 1}}

@@ -9,7 +9,7 @@ import pytest
 from clusters.local import BinariesMissingError, find_binaries
 from clusters.local.oracle import main, replay
 
-pytestmark = [pytest.mark.cluster_kind("local"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster_kind("local")]
 
 DATA = Path(__file__).parents[1] / "data"
 RECORDED = "1.36.4"

@@ -16,7 +16,6 @@ from multimirror.kube.resources import CONFIG_MAPS, JOBS, PODS
 
 pytestmark = [
     pytest.mark.cluster_kind("local"),
-    pytest.mark.timeout(300),
     pytest.mark.xdist_group("local-control-plane"),
     pytest.mark.asyncio(loop_scope="module"),  # one control plane for all of them
 ]

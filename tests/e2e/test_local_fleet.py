@@ -24,7 +24,7 @@ def temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", None)
 
 
-pytestmark = [pytest.mark.cluster_kind("local"), pytest.mark.xdist_group("local-fleet"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster_kind("local"), pytest.mark.xdist_group("local-fleet")]
 
 
 async def test_every_cluster_of_a_fleet_answers_and_nothing_is_left_after_it() -> None:

@@ -10,7 +10,7 @@ from clusters.local import LocalFleet, LocalOptions
 from multimirror.kube import Client, Connection
 from multimirror.kube.resources import JOBS, PODS
 
-pytestmark = [pytest.mark.cluster_kind("local"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster_kind("local")]
 
 
 @pytest.mark.parametrize("scheduler", [False, True], ids=["nodes bind", "kube-scheduler binds"])

@@ -224,6 +224,14 @@ async def test_a_pod_that_is_deleted_before_it_starts_has_tried(cluster: Cluster
     await cluster.phase("second", "Succeeded")
 
 
+async def test_a_pod_that_is_told_to_finish_ends_with_its_own_exit_code(cluster: Cluster) -> None:
+    await cluster.run("told", never_finish="true", exit_code="3")
+    await cluster.phase("told", "Running")
+    finish = {"metadata": {"annotations": {"node.multimirror.dev/finish": "true"}}}
+    await cluster.client.patch(PODS, "told", finish, cluster.namespace)
+    assert terminated(await cluster.phase("told", "Failed"))["exitCode"] == 3
+
+
 async def test_a_pod_that_ignores_sigterm_is_killed_when_its_grace_ends(cluster: Cluster) -> None:
     await cluster.run("deaf", never_finish="true", ignore_sigterm="1h", spec={"terminationGracePeriodSeconds": 1})
     await cluster.phase("deaf", "Running")

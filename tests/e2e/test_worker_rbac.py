@@ -18,7 +18,6 @@ from multimirror.kube.resources import EVENTS, JOBS, NAMESPACES, NODES, PODS
 
 pytestmark = [
     pytest.mark.cluster_kind("local"),
-    pytest.mark.timeout(300),
     pytest.mark.xdist_group("worker-rbac"),
     pytest.mark.asyncio(loop_scope="module"),  # one control plane for all of them
 ]

@@ -15,7 +15,7 @@ from multimirror.kube import Client
 from tests.e2e.dispatching import SYSTEM, Stage, cluster_of, condition, running, until
 from tests.e2e.installation.processes import token
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.parametrize("kind", ["local"], indirect=True)]
+pytestmark = [pytest.mark.parametrize("kind", ["local"], indirect=True)]
 Json = dict[str, Any]
 BINDING = manifest("worker/all-namespaces.yaml")
 ROLE = "multimirror-worker-jobs"

@@ -1,73 +1,83 @@
 """The simulation with a dispatcher that is broken on purpose: `python -m tests.faults.broken NAME`.
 
-The one place where our own code is patched: to show that the checker can fail.
+The one place where our own code is patched: to show that the checker can fail. It is done where the dispatcher meets
+the rest of the world (its client, its caches), or to pure functions by their names, so that how it is built inside
+does not matter here.
 """
 
+import contextlib
 import sys
+from typing import Any
 
 from faults import child  # first: it replaces the clocks
+
+Json = dict[str, Any]
 
 
 def assignment_not_stored() -> None:
     """The copy is made before the assignment is written down: a crash in between loses it."""
-    from multimirror import dispatcher  # noqa: PLC0415
-    from multimirror.api import ORIGIN_LABEL, ORIGIN_UID_LABEL  # noqa: PLC0415
-    from multimirror.kinds.job.copy import make_copy  # noqa: PLC0415
-    from multimirror.kube.resources import JOBS  # noqa: PLC0415
-    from multimirror.scheduling import scheduler  # noqa: PLC0415
+    from multimirror.api import CLUSTER_ANNOTATION  # noqa: PLC0415
+    from multimirror.kinds import JOB, CopyOptions  # noqa: PLC0415
+    from multimirror.kube import Client, Connection, Resource  # noqa: PLC0415
+    from multimirror.kube.errors import AlreadyExists  # noqa: PLC0415
+    from multimirror.kube.resources import JOBS, NAMESPACES  # noqa: PLC0415
 
-    write = scheduler.Scheduler._write
-    made: list[dispatcher.Dispatcher] = []
-    begin = dispatcher.Dispatcher.__init__
+    clients: dict[str, Client] = {}
+    begin, patch = Client.__init__, Client.patch
 
-    def remember(self: dispatcher.Dispatcher, *args: object, **more: object) -> None:
-        begin(self, *args, **more)  # type: ignore[arg-type]
-        made.append(self)
+    def remember(self: Client, connection: Connection, *, user_agent: str = "multimirror", **more: Any) -> None:
+        begin(self, connection, user_agent=user_agent, **more)
+        if user_agent == "multimirror":
+            clients[connection.name] = self
 
-    async def copy_first(self: scheduler.Scheduler, uid: str, job: dict[str, object], worker: str) -> None:
-        connection = made[-1].worker(worker)
-        assert connection is not None
-        if connection.session is not None:
-            copy = make_copy(job, origin=made[-1].origin, attempt=1)
-            assert {ORIGIN_LABEL, ORIGIN_UID_LABEL} <= copy["metadata"]["labels"].keys()
-            namespace = copy["metadata"]["namespace"]
-            await connection.session.writer.create(JOBS, copy, namespace)
-        await write(self, uid, job, worker)
+    async def copy_first(
+        self: Client, resource: Resource, name: str, body: Any, namespace: str | None = None, **more: Any
+    ) -> Json:
+        worker = ((body.get("metadata") or {}).get("annotations") or {}).get(CLUSTER_ANNOTATION)
+        if resource is JOBS and worker in clients:
+            job = await self.get(JOBS, name, namespace)
+            home = await self.get(NAMESPACES, "kube-system")
+            options = CopyOptions(origin=home["metadata"]["uid"], attempt=1, name=name, namespace=namespace or "")
+            copy = JOB.make_copy(job, options)
+            with contextlib.suppress(AlreadyExists):
+                await clients[worker].create(JOBS, copy, namespace)
+        return await patch(self, resource, name, body, namespace, **more)
 
-    dispatcher.Dispatcher.__init__ = remember  # type: ignore[method-assign]
-    scheduler.Scheduler._write = copy_first  # type: ignore[method-assign]
+    Client.__init__ = remember  # type: ignore[method-assign]
+    Client.patch = copy_first  # type: ignore[method-assign]
 
 
 def orphans_before_sync() -> None:
-    """Decisions are made before the caches are filled: every copy looks like an orphan."""
-    from multimirror import dispatcher  # noqa: PLC0415
+    """Decisions are made before the cache of Jobs is filled: every copy looks like an orphan."""
+    from multimirror.kube import Informer  # noqa: PLC0415
+    from multimirror.kube.resources import JOBS  # noqa: PLC0415
 
-    async def at_once(self: dispatcher.Dispatcher) -> None:
-        known = self._known
-        await known.clusters.synced()
-        assert known.workers is not None
-        await known.workers.settled()
+    synced = Informer.synced
 
-    dispatcher.Dispatcher.synced = at_once  # type: ignore[method-assign]
+    async def at_once(self: Informer) -> None:
+        if self.resource is not JOBS or self.client.cluster != "management":
+            await synced(self)
+
+    Informer.synced = at_once  # type: ignore[method-assign]
 
 
 def status_not_validated() -> None:
     """What the worker says is written as it is."""
     from multimirror.batch import stored_status  # noqa: PLC0415
-    from multimirror.reconcile import decide as deciding  # noqa: PLC0415
+    from multimirror.kinds.job.kind import JobKind  # noqa: PLC0415
 
-    def as_it_is(original: dict[str, object], observed: object) -> object:
+    def as_it_is(_: JobKind, original: Json, observed: object) -> Any:
         status = stored_status(observed if isinstance(observed, dict) else {})
-        return status if status != stored_status(original.get("status") or {}) else None  # type: ignore[arg-type]
+        return status if status != stored_status(original.get("status") or {}) else None
 
-    vars(deciding)["mirror_status"] = as_it_is
+    JobKind.mirror = as_it_is  # type: ignore[method-assign, assignment]
 
 
 def fence_not_waited_for() -> None:
     """A Job with a fence moves as if it had none."""
-    from multimirror.reconcile import decide as deciding  # noqa: PLC0415
+    from multimirror.kinds.job.kind import JobKind  # noqa: PLC0415
 
-    vars(deciding)["safe_after"] = lambda *_: 0.0
+    JobKind.safe_after = lambda *_: 0.0  # type: ignore[method-assign]
 
 
 _MUTATIONS = (assignment_not_stored, orphans_before_sync, status_not_validated, fence_not_waited_for)

@@ -11,8 +11,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from clusters.embedded import EmbeddedCluster
 from multimirror.kube import Client, Connection, KubeError
 from multimirror.kube.resources import CONFIG_MAPS
@@ -104,7 +102,6 @@ async def verify(client: Client, record: Record) -> None:
     assert int(listed.resource_version or 0) >= max(record.versions, default=0)
 
 
-@pytest.mark.timeout(300)
 async def test_a_server_killed_in_a_write_storm_loses_nothing_and_shows_nothing_half(tmp_path: Path) -> None:
     rng = random.Random(20261116)
     record = Record()

@@ -19,7 +19,7 @@ from faults.scenario import Scenario
 from faults.telling import tell
 from faults.workload import Step
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300), pytest.mark.xdist_group("faults")]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("faults")]
 
 Play = Callable[[str, Sequence[Fault], Processes], Awaitable[Outcome]]
 STEPS = (

@@ -5,10 +5,11 @@ from typing import Any
 import pytest
 
 from faults.plans import FOUND, KNOWN, Plan
-from faults.scenario import crash_points, reference
+from faults.scenario import Scenario, crash_points, reference
 from faults.simulator import Simulator
+from faults.workload import Step
 
-pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(300), pytest.mark.xdist_group("faults")]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.xdist_group("faults")]
 
 
 def kept(report: dict[str, Any]) -> None:
@@ -47,3 +48,10 @@ async def test_the_same_seed_is_the_same_run_in_another_process(simulator: Simul
     async with Simulator() as other:
         await other.seed(8)  # what ran before makes no difference
         assert (await other.seed(9))["digest"] == (await simulator.seed(9))["digest"]
+
+
+async def test_a_job_that_is_deleted_at_the_instant_of_its_submission_is_submitted_first(simulator: Simulator) -> None:
+    """Two requests at one instant may overtake each other: a user deletes what is there."""
+    names = [f"job-{number}" for number in range(10)]
+    steps = [Step(1.0, do, name, "forever" if do == "submit" else "") for name in names for do in ("submit", "delete")]
+    kept(await simulator.run(Scenario(seed=1, steps=tuple(steps))))

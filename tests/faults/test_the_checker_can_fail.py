@@ -15,7 +15,7 @@ from faults.simulator import Simulator
 from faults.wire import Call
 from faults.workload import Step
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("faults")]
+pytestmark = [pytest.mark.xdist_group("faults")]
 
 JOBS = tuple(Step(number * 2.0, "submit", f"job-{number}", "many", 6.0) for number in range(4))
 HUB = "dispatcher/management"

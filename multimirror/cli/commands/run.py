@@ -22,6 +22,7 @@ from multimirror.cli.process import RunOptions, serve
 from multimirror.kube import Client, Connection, KubeError, run
 from multimirror.kube.errors import LeadershipLost
 from multimirror.kube.logs import configure_logging
+from multimirror.kube.supervise import TaskEnded
 from multimirror.options import DispatcherOptions
 
 _PREFIX: Final = "MULTIMIRROR_RUN"
@@ -149,7 +150,7 @@ def command(
         configure_logging(log_format, log_level)
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types for it
         run(lambda stop: serve(options, stop))
-    except LeadershipLost:
+    except (LeadershipLost, TaskEnded):  # the log says why
         return Exit.NOT_SO
     except KubeError as error:
         raise command_error(error) from error

@@ -145,7 +145,12 @@ async def _check_placement(client: Client) -> Finding:
     try:
         if not await are_policies_served(client):
             message = "this API server has no ValidatingAdmissionPolicies: whoever may write Jobs may place them"
-            return warning("Placement", MANAGEMENT, message, "Kubernetes has them since 1.30.")
+            return warning(
+                "Placement",
+                MANAGEMENT,
+                message,
+                "Kubernetes has them since 1.30: is the API switched off (--runtime-config)?",
+            )
         return check_placement_policy(await placement_policy_state(client))
     except Forbidden:
         return unreadable("Placement", "ValidatingAdmissionPolicies")

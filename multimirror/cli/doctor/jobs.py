@@ -5,10 +5,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from multimirror.api import ORIGIN_LABEL, QUEUE_LABEL
-from multimirror.api.placement import cluster_of, is_held
+from multimirror.api.placement import cluster_of
 from multimirror.batch import Json, is_finished
 from multimirror.cli.doctor.findings import Finding, fault, ok, warning
 from multimirror.cli.rows import JobContext, is_ours, waiting_reason, why
+from multimirror.kinds import JOB, is_held
 from multimirror.kube import key_of
 
 PROBE: Final = "multimirror-doctor"
@@ -55,7 +56,7 @@ def _trouble(job: Json, context: JobContext, now: datetime, stuck_after: timedel
     if "deletionTimestamp" in metadata:
         return "deleting" if _old(metadata["deletionTimestamp"], now, stuck_after) else ""
     cluster, old = cluster_of(job), _old(metadata.get("creationTimestamp"), now, stuck_after)
-    if cluster is None and is_held(job):
+    if cluster is None and is_held(JOB, job):
         return ""
     if cluster is None:
         if waiting_reason(job, context) in _NEVER:

@@ -13,7 +13,7 @@ from multimirror.api import CLUSTER_ANNOTATION, QUEUE_LABEL
 from multimirror.batch import Json, is_finished
 from multimirror.batch.times import format_time
 from multimirror.cli.errors import CommandError
-from multimirror.kinds.job.endings import with_ending
+from multimirror.kinds import JOB
 from multimirror.kube import Client, key_of
 from multimirror.kube.errors import Conflict, Gone, NotFound, TimedOut, Unreachable
 from multimirror.kube.resources import CRON_JOBS, JOBS
@@ -58,7 +58,7 @@ async def fail(client: Client, job: Json) -> bool:
     metadata = job["metadata"]
     for _ in range(_TRIES):
         now = format_time(datetime.now(UTC))
-        status = with_ending(job, now, reason=_REASON, message=_MESSAGE)
+        status = JOB.ended_status(job, now, reason=_REASON, message=_MESSAGE)
         body = {
             "metadata": {"uid": metadata["uid"], "resourceVersion": job["metadata"]["resourceVersion"]},
             "status": {**status, "uncountedTerminatedPods": None},

@@ -18,8 +18,8 @@ from clusters.local import LocalCluster
 from multimirror.api import (
     ATTEMPT_ANNOTATION,
     CLUSTER_ANNOTATION,
+    FENCE_ANNOTATION,
     HOLD_ANNOTATION,
-    LEASE_ANNOTATION,
     MANAGED_BY,
     PLACEMENT_ANNOTATIONS,
     QUEUE_LABEL,
@@ -34,7 +34,6 @@ from tests.e2e.admission.test_webhook import admission
 from tests.e2e.installation.processes import token
 
 pytestmark = [
-    pytest.mark.timeout(300),
     # The embedded cluster does not run CEL.
     pytest.mark.parametrize("cluster", ["local"], indirect=True),
 ]
@@ -58,7 +57,7 @@ class People:
     async def placed(self, name: str = "job") -> Object:
         """A Job that is on a cluster."""
         await self.submit(name)
-        placement = {CLUSTER_ANNOTATION: "east", ATTEMPT_ANNOTATION: "1", LEASE_ANNOTATION: "300"}
+        placement = {CLUSTER_ANNOTATION: "east", ATTEMPT_ANNOTATION: "1", FENCE_ANNOTATION: "300"}
         body = {"metadata": {"annotations": placement}, "spec": {"suspend": False}}
         return await self.dispatcher.patch(JOBS, name, body, self.namespace)
 
@@ -138,7 +137,7 @@ async def test_a_tenant_cannot_create_a_job_that_is_somewhere_already(people: Pe
         pytest.param({CLUSTER_ANNOTATION: None}, CLUSTER_ANNOTATION, id="away from its cluster"),
         pytest.param({ATTEMPT_ANNOTATION: "2"}, ATTEMPT_ANNOTATION, id="another attempt"),
         pytest.param({ATTEMPT_ANNOTATION: None}, ATTEMPT_ANNOTATION, id="as if it had never been placed"),
-        pytest.param({LEASE_ANNOTATION: None}, LEASE_ANNOTATION, id="without its fence"),
+        pytest.param({FENCE_ANNOTATION: None}, FENCE_ANNOTATION, id="without its fence"),
     ],
 )
 async def test_a_tenant_cannot_say_where_a_job_is(people: People, annotations: Object, told: str) -> None:

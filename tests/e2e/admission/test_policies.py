@@ -31,7 +31,6 @@ from tests.e2e.admission.conftest import Object, a_job, a_job_of, a_namespace, a
 
 pytestmark = [
     pytest.mark.cluster_kind("local"),
-    pytest.mark.timeout(300),
     pytest.mark.xdist_group("admission-policies"),
     pytest.mark.asyncio(loop_scope="module"),
 ]

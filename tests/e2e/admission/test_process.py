@@ -24,8 +24,6 @@ from tests.e2e.admission.conftest import a_job, our_object
 from tests.e2e.dispatching import SYSTEM, condition, running_fleet, secret, until
 from tests.e2e.history import History, rules_of
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture(params=["embedded", "local"])
 def kind(request: pytest.FixtureRequest) -> str:

@@ -27,9 +27,8 @@ from multimirror.kube.errors import Conflict
 from multimirror.kube.resources import JOBS, MUTATING_WEBHOOKS, NAMESPACES, SECRETS
 from multimirror.workers import identity_of
 from tests.e2e.cli.operating import Operator, embedded_only, proxied, real_only, says, through
-from tests.e2e.dispatching import PATIENCE, SYSTEM, a_job
-
-pytestmark = pytest.mark.timeout(300)
+from tests.e2e.dispatching import SYSTEM, a_job
+from tests.waiting import awaited
 
 Json = dict[str, Any]
 TEAM = "default"
@@ -85,30 +84,19 @@ def findings(operator: Operator, *arguments: str) -> list[Json]:
 
 def finds(operator: Operator, check: str, subject: str, text: str, *arguments: str) -> None:
     """The doctor finds this fault, as soon as it can be seen."""
-    ends = time.monotonic() + PATIENCE
-    while True:
-        found = findings(operator, *arguments)
-        faults = [
-            each for each in found if (each["level"], each["check"], each["subject"]) == ("fault", check, subject)
-        ]
-        if any(text in each["message"] for each in faults):
-            return
-        assert time.monotonic() < ends, json.dumps(found, indent=1)
+
+    def found(findings: list[Json]) -> bool:
+        faults = [each for each in findings if each["level"] == "fault"]
+        return any((each["check"], each["subject"]) == (check, subject) and text in each["message"] for each in faults)
+
+    awaited(lambda: findings(operator, *arguments), found)
 
 
-@real_only
 def test_a_fleet_in_order_has_no_faults(fleet: Operator) -> None:
     answer = fleet.says("doctor")
     assert answer.code == 0, answer
     assert "All is well" in answer.out, answer.out
     assert fleet.says("doctor", "--quiet").out.startswith("All is well")
-
-
-@embedded_only
-def test_an_embedded_fleet_in_order_lacks_admission_policies_alone(fleet: Operator) -> None:
-    found = [each for each in findings(fleet) if each["level"] != "ok"]
-    assert [(each["level"], each["check"]) for each in found] == [("warning", "Placement")]
-    assert "has no ValidatingAdmissionPolicies" in found[0]["message"]
 
 
 # --- the management cluster -------------------------------------------------------------------------------------------
@@ -184,7 +172,6 @@ def test_a_join_without_a_dispatcher_does_everything_and_says_that_nobody_looks(
     assert _do(stopped, lambda client: client.get(WORKER_CLUSTERS, "twin"))["spec"]["kubeconfig"]
 
 
-@real_only
 def test_whoever_may_write_jobs_could_place_them_where_the_policy_is_missing_or_another(fleet: Operator) -> None:
     name, audit = "multimirror-placement", {"spec": {"validationActions": ["Audit"]}}
     _do(fleet, lambda client: client.patch(resources.VALIDATING_POLICY_BINDINGS, name, audit))
@@ -329,8 +316,5 @@ def test_fault_19_a_job_that_can_never_start(fleet: Operator) -> None:
 def test_a_job_that_waits_for_long_is_a_warning(fleet: Operator) -> None:
     _do(fleet, _queue("full", quota={"jobs": 0}))
     _do(fleet, lambda client: client.create(JOBS, a_job("patient", queue="full"), TEAM))
-    ends = time.monotonic() + PATIENCE
-    while not any(
-        "wait for more than 1 s: default/patient" in f["message"] for f in findings(fleet, "--stuck-after", "1s")
-    ):
-        assert time.monotonic() < ends
+    late = "wait for more than 1 s: default/patient"
+    awaited(lambda: findings(fleet, "--stuck-after", "1s"), lambda found: any(late in f["message"] for f in found))

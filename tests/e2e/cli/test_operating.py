@@ -2,11 +2,11 @@
 
 import asyncio
 import base64
+import itertools
 import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,8 @@ from multimirror.kube import Client, resources
 from multimirror.kube.errors import NotFound
 from multimirror.kube.resources import JOBS, SECRETS
 from tests.e2e.cli.operating import Operator, embedded_only, proxied, real_only, says, through
-from tests.e2e.dispatching import PATIENCE, SYSTEM, a_job, cluster_of, finished, running, until
-
-pytestmark = pytest.mark.timeout(300)
+from tests.e2e.dispatching import SYSTEM, a_job, cluster_of, finish_pods, finished, running, until
+from tests.waiting import awaited
 
 Json = dict[str, Any]
 TEAM = "default"
@@ -249,9 +248,7 @@ def test_jobs_are_shown_with_queue_cluster_manager_and_why_they_wait(workers: Op
     asyncio.run(_queue(workers, "far", workers={"names": ["north"]}))
     submitted(workers, "done", finished)
     submitted(workers, "stuck", lambda _job: True, queue="far")
-    ends = time.monotonic() + PATIENCE
-    while "there is no such WorkerCluster" not in (shown := workers.says("get", "jobs").out):
-        assert time.monotonic() < ends, shown
+    shown = awaited(lambda: workers.says("get", "jobs").out, lambda out: "there is no such WorkerCluster" in out)
     lines = {line.split()[0]: line.split(maxsplit=7) for line in shown.splitlines()}
     assert lines["NAME"] == ["NAME", "QUEUE", "CLUSTER", "STATUS", "DONE", "AGE", "MANAGED-BY", "WHY"]
     assert lines["done"][1:5] == ["batch", "east", "Complete", "1/1"]
@@ -268,26 +265,52 @@ def test_jobs_are_shown_with_queue_cluster_manager_and_why_they_wait(workers: Op
         ["east", "yes", "no"],
         ["west", "yes", "no"],
     ]
-    while "north" not in (shown := workers.says("get", "queue", "far", "-o", "wide").out):
-        assert time.monotonic() < ends, shown
+    awaited(lambda: workers.says("get", "queue", "far", "-o", "wide").out, lambda out: "north" in out)
 
 
 def test_a_watch_shows_a_job_on_its_way(workers: Operator) -> None:
+    """Why it waits, where it runs and how it ended, in this order; each step is taken when the one before was shown."""
+    asyncio.run(_queue(workers, "closed", workers={"names": ["north"]}))
     command = [sys.executable, "-m", "multimirror.cli", "get", "jobs", "--watch", "--kubeconfig", workers.management]
+    rows: list[list[str]] = []
+
+    def shown(watching: "subprocess.Popen[str]", *expected: str) -> None:
+        assert watching.stdout is not None
+        for line in watching.stdout:
+            rows.append(line.rstrip().split(maxsplit=7))
+            if all(text in line for text in expected):
+                return
+        pytest.fail(f"the watch ended before it showed {expected}: {rows}")
+
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
         try:
-            assert watching.stdout is not None
-            submitted(workers, "seen", finished)
-            states = []
-            for line in watching.stdout:
-                if line.startswith("seen"):
-                    states.append(line.split()[3])
-                if "Complete" in line:
-                    break
-            assert states[-1] == "Complete"
-            assert len(states) == len(set(states)) or "Running" in states
+            submitted(workers, "seen", lambda _job: True, queue="closed", never_finish="true", exit_code="3")
+            shown(watching, "seen", "Waiting", "north: there is no such WorkerCluster")
+            asyncio.run(_opened(workers, "closed", ["east"]))
+            shown(watching, "seen", "east", "Running")
+            asyncio.run(_finished(workers, "worker-1", "seen"))
+            shown(watching, "seen", "east", "Failed", "BackoffLimitExceeded")
         finally:
             watching.terminate()
+    header, *rows = rows
+    assert header == ["NAME", "QUEUE", "CLUSTER", "STATUS", "DONE", "AGE", "MANAGED-BY", "WHY"]
+    assert {row[0] for row in rows} == {"seen"}, "the header comes once"
+    said = [(*row[:5], *row[6:]) for row in rows]
+    assert all(one != next_one for one, next_one in itertools.pairwise(said)), (
+        "a row is shown when it says another thing"
+    )
+    on_its_way = [place for place, _ in itertools.groupby((row[2], row[3]) for row in rows if row[3] != "Starting")]
+    assert on_its_way == [("<none>", "Waiting"), ("east", "Running"), ("east", "Failed")]
+
+
+async def _opened(operator: Operator, queue: str, workers: list[str]) -> None:
+    async with operator.client() as client:
+        await client.patch(MIRROR_QUEUES, queue, {"spec": {"workers": {"names": workers}}})
+
+
+async def _finished(operator: Operator, worker: str, name: str) -> None:
+    async with operator.client(worker) as client:
+        await finish_pods(client, TEAM, name)
 
 
 # --- explain, logs, events --------------------------------------------------------------------------------------------

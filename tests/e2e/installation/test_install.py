@@ -21,7 +21,7 @@ from multimirror.kube.errors import NotFound
 from multimirror.kube.resources import NAMESPACES
 from tests.e2e.installation.processes import SYSTEM, Json, multimirror
 
-pytestmark = [pytest.mark.cluster_kind("local"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster_kind("local")]
 DEPLOYMENTS = KINDS["Deployment"]
 WEBHOOKS = KINDS["MutatingWebhookConfiguration"]
 

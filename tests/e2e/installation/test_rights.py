@@ -37,7 +37,7 @@ from tests.e2e.installation.processes import (
     token_of,
 )
 
-pytestmark = [pytest.mark.cluster_kind("local"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster_kind("local")]
 
 FOREVER = {"node.multimirror.dev/never-finish": "true"}
 

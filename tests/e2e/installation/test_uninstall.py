@@ -15,16 +15,15 @@ from multimirror.admission import PATH, Registration
 from multimirror.api import MIRROR_QUEUES, ORIGIN_LABEL, WORKER_CLUSTERS
 from multimirror.cli.apply import find
 from multimirror.cli.installation.objects import KINDS, InstallOptions, identity, objects
-from multimirror.dispatcher import Dispatcher
 from multimirror.kube import Client, Connection
 from multimirror.kube.errors import NotFound, ServerError
 from multimirror.kube.resources import JOBS, NAMESPACES, PODS, SECRETS
 from multimirror.options import DispatcherOptions
-from tests.e2e.dispatching import a_job, condition, secret, until
+from tests.e2e.dispatching import a_dispatcher, a_job, condition, secret, until
 from tests.e2e.history import rules_of, witnessed
 from tests.e2e.installation.processes import SYSTEM, Json, multimirror
 
-pytestmark = [pytest.mark.cluster_kind("local"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster_kind("local")]
 WEBHOOKS = KINDS["MutatingWebhookConfiguration"]
 (WEBHOOK,) = [obj for obj in objects(InstallOptions()) if obj["kind"] == WEBHOOKS.kind]
 (DEPLOYMENT,) = [obj for obj in objects(InstallOptions()) if obj["kind"] == "Deployment"]
@@ -72,7 +71,7 @@ class Place:
     @contextlib.asynccontextmanager
     async def dispatcher(self) -> AsyncIterator[None]:
         connection = Connection.from_kubeconfig(self.kubeconfig, name="management")
-        async with Client(connection) as client, Dispatcher(client, DispatcherOptions(namespace=SYSTEM)):
+        async with Client(connection) as client, await a_dispatcher(client, DispatcherOptions(namespace=SYSTEM)):
             yield
 
     async def uninstall(self, *arguments: str) -> "tuple[int, str, str]":

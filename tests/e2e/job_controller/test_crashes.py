@@ -14,7 +14,6 @@ from multimirror.kube import Client
 from multimirror.kube.resources import JOBS
 from tests.e2e.job_controller.world import World
 
-pytestmark = pytest.mark.timeout(600)
 When = Literal["before", "after"]
 
 

@@ -1,11 +1,8 @@
 """Workload and PodGroup for Jobs that run all at once or not at all (KEP-5547)."""
 
-import pytest
-
 from multimirror.kube import Resource
 from tests.e2e.job_controller.world import World
 
-pytestmark = pytest.mark.timeout(180)
 WORKLOADS = Resource("scheduling.k8s.io", "v1alpha2", "workloads", "Workload")
 POD_GROUPS = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")
 GATES = {"GenericWorkload": True, "WorkloadWithJob": True}

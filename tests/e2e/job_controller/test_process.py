@@ -17,7 +17,6 @@ import yaml
 from clusters.local.ports import free_ports
 from tests.e2e.job_controller.world import World
 
-pytestmark = pytest.mark.timeout(240)
 METRICS = {
     "job_controller_job_sync_duration_seconds": "histogram",
     "job_controller_job_syncs_total": "counter",

@@ -12,7 +12,6 @@ from multimirror.kube import Resource
 from multimirror.kube.resources import CONFIG_MAPS, EVENTS, JOBS, NAMESPACES, PODS
 from tests.e2e.job_controller.world import FINALIZER, INDEX, World
 
-pytestmark = pytest.mark.timeout(180)
 SUCCESS = [("SuccessCriteriaMet", "True", "CompletionsReached"), ("Complete", "True", "CompletionsReached")]
 QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 FOREVER = {"never-finish": "true"}

@@ -126,13 +126,13 @@ def test_a_queue_that_says_everything() -> None:
     spec = MirrorQueueSpec.read(
         a_queue(
             namespaceSelector={"matchLabels": {"team": "a"}},
-            workers={"names": ["west", "east"], "selector": {"matchLabels": {"region": "north"}}},
+            contacts={"names": ["west", "east"], "selector": {"matchLabels": {"region": "north"}}},
             placement="Ordered",
             queueingStrategy="StrictFIFO",
             quota={"jobs": 5, "resources": {"cpu": "500m"}},
             onWorkerLost={"after": "1h30m", "action": "Wait"},
             retention="0s",
-            fence={"lease": "5m"},
+            fence={"timeout": "5m"},
         )
     )
     assert spec == MirrorQueueSpec(
@@ -153,7 +153,7 @@ def test_a_queue_that_says_everything() -> None:
 
 
 def test_a_queue_with_named_workers_has_no_others() -> None:
-    workers = MirrorQueueSpec.read(a_queue(workers={"names": ["east"]})).workers
+    workers = MirrorQueueSpec.read(a_queue(contacts={"names": ["east"]})).workers
     assert workers.include("east", {})
     assert not workers.include("west", {})
 
@@ -169,8 +169,8 @@ def test_a_queue_with_named_workers_has_no_others() -> None:
         pytest.param({"onWorkerLost": {"action": "Panic"}}, "spec.onWorkerLost.action", id="an unknown action"),
         pytest.param({"onWorkerLost": {"after": "5"}}, "spec.onWorkerLost.after", id="a duration without a unit"),
         pytest.param({"retention": "1d"}, "spec.retention", id="days"),
-        pytest.param({"fence": {}}, "spec.fence.lease", id="a fence without a lease"),
-        pytest.param({"fence": {"lease": "5s"}}, "spec.fence.lease", id="too short a lease"),
+        pytest.param({"fence": {}}, "spec.fence.timeout", id="a fence without a lease"),
+        pytest.param({"fence": {"timeout": "5s"}}, "spec.fence.timeout", id="too short a lease"),
         pytest.param(
             {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
             "spec.namespaceSelector.matchExpressions[0].values",
