@@ -7,6 +7,7 @@ from pathlib import Path
 
 from builtin_controller.options import GATES, LOCKED, Options
 from multimirror.batch.durations import DurationError, parse_duration
+from multimirror.kube.addresses import parse_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +129,10 @@ def _address(text: str) -> tuple[str | None, int]:
     """`host:port`, `:port`, or 0 for no server at all."""
     if text == "0":
         return None, 0
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"--metrics-bind-address: {text!r} is no address; write 127.0.0.1:8080, :8080, or 0 for none")
-    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - what ":8080" means
+    try:
+        return parse_address(text)
+    except ValueError as error:
+        raise ValueError(f"--metrics-bind-address: {error}, or 0 for none") from None
 
 
 def parser() -> argparse.ArgumentParser:

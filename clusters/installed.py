@@ -17,11 +17,11 @@ import orjson
 
 from clusters.fleet import Fleet, Kubeconfig
 from multimirror.admission import NAMESPACES, PATH, AdmissionServer, Registration, Webhook
-from multimirror.admission.placement import placement_policy
 from multimirror.api import DEFAULT_QUEUE_LABEL, MIRROR_QUEUES, READY, WORKER_CLUSTERS, crds
 from multimirror.batch import Json, find_condition
 from multimirror.cli.apply import apply
 from multimirror.cli.connection import SYSTEM_NAMESPACE
+from multimirror.cli.placement_policy import apply_placement_policy
 from multimirror.dispatcher import Dispatcher
 from multimirror.kube import ApiError, Change, Client, Connection, Informer, Resource
 from multimirror.kube.resources import CRDS, SECRETS
@@ -70,8 +70,7 @@ async def _admission(client: Client, address: str) -> AsyncIterator[None]:
         await _apply(client, CRDS, definition["metadata"]["name"], definition)
     for resource in (WORKER_CLUSTERS, MIRROR_QUEUES):
         await _served(client, resource)
-    for document in placement_policy():
-        await apply(client, document, manager=_MANAGER)
+    await apply_placement_policy(client, manager=_MANAGER)
     namespaces, queues = Informer(client, NAMESPACES), Informer(client, MIRROR_QUEUES)
     async with namespaces, queues, AdmissionServer(client, namespaces, queues, host=address, port=0) as server:
         registration = Registration(url=f"https://{address}:{server.port}{PATH}")

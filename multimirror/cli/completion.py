@@ -15,7 +15,6 @@ _PATIENCE: Final = 2.0
 
 
 def complete_clusters(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of WorkerClusters."""
     return _items(_names(ctx, WORKER_CLUSTERS), incomplete)
 
 

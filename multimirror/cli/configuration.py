@@ -37,12 +37,10 @@ class Setting(click.Option):
 
     @property
     def key(self) -> str:
-        """In the file."""
         return (self.name or "").replace("_", "-")
 
     @property
     def wanted(self) -> str:
-        """The type of its value, in words."""
         if isinstance(self.type, click.Choice):
             return f"one of {', '.join(self.type.choices)}"
         if isinstance(self.type, click.IntRange):
@@ -81,7 +79,6 @@ class Setting(click.Option):
 
 
 def setting(*names: str, **how: Any) -> Callable[[_Function], _Function]:
-    """Like click.option."""
     return click.option(*names, cls=Setting, **how)
 
 

@@ -56,9 +56,12 @@ def _on_management(function: _Work, prefix: str) -> Callable[..., int]:
         f"--{prefix}kubeconfig",
         "_kubeconfig",
         type=click.Path(path_type=Path),
+        metavar="FILE",
         help="Of the management cluster.  [default: as kubectl]",
     )
-    @click.option(f"--{prefix}context", "_context", help="Its context there.  [default: the current one]")
+    @click.option(
+        f"--{prefix}context", "_context", metavar="NAME", help="Its context there.  [default: the current one]"
+    )
     @functools.wraps(function)
     def command(*args: Any, _kubeconfig: Path | None, _context: str | None, **kwargs: Any) -> int:
         management = Management(kubeconfig=_kubeconfig, context=_context, flag=f"--{prefix}kubeconfig")
@@ -69,13 +72,19 @@ def _on_management(function: _Work, prefix: str) -> Callable[..., int]:
 
 def in_namespace(function: _Command) -> _Command:
     """`-n`: the namespace of the Job."""
-    return click.option("-n", "--namespace", help="The Job's namespace.  [default: the context's]")(function)
+    return click.option("-n", "--namespace", metavar="NAME", help="The Job's namespace.  [default: the context's]")(
+        function
+    )
 
 
 def system_namespace(function: _Command) -> _Command:
     """`--system-namespace`: where the Secrets of workers are."""
     return click.option(
-        "--system-namespace", default=SYSTEM_NAMESPACE, show_default=True, help="multimirror's own namespace."
+        "--system-namespace",
+        metavar="NAME",
+        default=SYSTEM_NAMESPACE,
+        show_default=True,
+        help="multimirror's own namespace.",
     )(function)
 
 

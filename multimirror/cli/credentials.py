@@ -19,6 +19,9 @@ def self_contained(access: Access, token: str, *, name: str, server: str | None 
     if access.insecure:
         problem = "TLS verification is switched off; put the cluster's CA in certificate-authority-data"
         raise ConfigError(problem, field="insecure-skip-tls-verify")
+    if access.proxy_url is not None and server is None:
+        problem = "the dispatcher uses no proxies; name the address at which it reaches the cluster itself (--server)"
+        raise ConfigError(problem, field="proxy-url")
     cluster: dict[str, Any] = {"server": server or access.server}
     if access.ca is not None:
         cluster["certificate-authority-data"] = base64.b64encode(access.ca).decode()

@@ -11,7 +11,7 @@ from multimirror.kube.errors import NotFound
 from multimirror.kube.resources import LEASES
 
 LEASE: Final = "multimirror-dispatcher"
-_LOOK: Final = 6.0
+_LOOK_SECONDS: Final = 6.0
 """Renewed every two seconds: whoever does not in this time is not there."""
 START: Final = "Start one: `multimirror run`, or `multimirror install` to run it in the cluster."
 
@@ -21,29 +21,27 @@ class DispatcherStatus:
     """What the Lease tells. `alive`: somebody holds it and renews it."""
 
     alive: bool
-    text: str
-    known: bool = True
-    """There is a Lease. One that was started without leader election has none."""
+    message: str
+    has_lease: bool = True
+    """A dispatcher that was started without leader election has none."""
 
 
 async def dispatcher_status(client: Client, namespace: str) -> DispatcherStatus:
-    """Look."""
     try:
         lease = await client.get(LEASES, LEASE, namespace)
     except NotFound:
-        text = f"there is no Lease {namespace}/{LEASE}: no dispatcher has run here"
-        return DispatcherStatus(alive=False, text=text, known=False)
+        message = f"there is no Lease {namespace}/{LEASE}: no dispatcher has run here"
+        return DispatcherStatus(alive=False, message=message, has_lease=False)
     holder = (lease.get("spec") or {}).get("holderIdentity")
     if not holder:
-        return DispatcherStatus(alive=False, text="the dispatcher has stopped: nobody holds its Lease")
+        return DispatcherStatus(alive=False, message="the dispatcher has stopped: nobody holds its Lease")
     if is_fresh(lease, datetime.now(UTC)) or await _renewed(client, namespace, lease):
-        return DispatcherStatus(alive=True, text=f"{holder} leads")
+        return DispatcherStatus(alive=True, message=f"{holder} leads")
     renewed = lease["spec"].get("renewTime")
-    return DispatcherStatus(alive=False, text=f"{holder} held the Lease, and has not renewed it since {renewed}")
+    return DispatcherStatus(alive=False, message=f"{holder} held the Lease, and has not renewed it since {renewed}")
 
 
 def is_fresh(lease: Object, now: datetime) -> bool:
-    """By its own time."""
     spec = lease.get("spec") or {}
     try:
         renewed = datetime.fromisoformat(str(spec.get("renewTime")))
@@ -58,7 +56,7 @@ async def _renewed(client: Client, namespace: str, lease: Object) -> bool:
     selector = f"metadata.name={LEASE}"
     try:
         async with (
-            asyncio.timeout(_LOOK),
+            asyncio.timeout(_LOOK_SECONDS),
             aclosing(client.watch(LEASES, namespace, resource_version=version, field_selector=selector)) as events,
         ):
             async for event in events:

@@ -10,8 +10,6 @@ from multimirror.kube.errors import ConfigError, Forbidden, NotFound, TimedOut, 
 
 
 class Exit(enum.IntEnum):
-    """The exit codes of every command."""
-
     OK = 0
     NOT_SO = 1
     """It ran, and what was asked for is not so: a check found a fault, a wait came to its end, leadership was lost."""

@@ -1,4 +1,4 @@
-"""The flags of commands that go to a worker cluster with a person's own credentials: join and leave."""
+"""Flags that commands share: durations, addresses, and how join and leave reach a worker as a person does."""
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
@@ -10,22 +10,22 @@ import click
 from multimirror.batch.durations import COMMAND_UNITS, DurationError, parse_duration
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.kube import Client, Connection
+from multimirror.kube.addresses import parse_address
 from multimirror.kube.kubeconfig import Access, parse_lenient
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 class Duration(click.ParamType[timedelta]):
-    """`90s`, `10m`, `24h`, `365d`."""
+    """`90s`, `10m`, `24h`, `365d`; a whole number is seconds."""
 
     name = "duration"
 
     def convert(self, value: str | timedelta, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
-        """As a timedelta."""
         if isinstance(value, timedelta):
             return value
         try:
-            duration = parse_duration(value, COMMAND_UNITS)
+            duration = parse_duration(f"{value}s" if value.isdecimal() else value, COMMAND_UNITS)
         except DurationError:
             duration = None
         if duration is None or value.startswith("-"):
@@ -33,14 +33,33 @@ class Duration(click.ParamType[timedelta]):
         return duration
 
 
+class Address(click.ParamType[tuple[str, int]]):
+    """HOST:PORT, or :PORT for every address of this host."""
+
+    name = "[host]:port"
+
+    def convert(
+        self, value: str | tuple[str, int], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            return parse_address(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
 def worker_flags(required: bool) -> Callable[[_Command], _Command]:
     """`--kubeconfig` and `--context`, of the worker."""
 
     def decorate(function: _Command) -> _Command:
-        function = click.option("--context", help="Its context there.  [default: the current one]")(function)
+        function = click.option("--context", metavar="NAME", help="Its context there.  [default: the current one]")(
+            function
+        )
         return click.option(
             "--kubeconfig",
             type=click.Path(path_type=Path),
+            metavar="FILE",
             required=required,
             help="An administrator's, of the worker cluster.",
         )(function)

@@ -33,7 +33,6 @@ class LogOptions:
     previous: bool = False
 
     def selects(self, pod: Json) -> bool:
-        """Whether the pod is one of those."""
         metadata = pod["metadata"]
         index = (metadata.get("annotations") or {}).get(_INDEX)
         return self.pod in (None, metadata["name"]) and (self.index is None or index == str(self.index))
@@ -52,7 +51,6 @@ class Printer:
         self._pending: dict[str, bytes] = {}
 
     def feed(self, pod: str, chunk: bytes) -> None:
-        """What came."""
         *lines, rest = (self._pending.pop(pod, b"") + chunk).split(b"\n")
         for line in lines:
             self._line(pod, line)

@@ -21,8 +21,6 @@ from multimirror.options import DispatcherOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """The command line, read."""
-
     kubeconfig: Path | None
     context: str | None
     identity: str | None
@@ -37,7 +35,6 @@ class RunOptions:
 
 
 async def serve(options: RunOptions, stop: asyncio.Event) -> None:
-    """Until `stop`."""
     connection = Connection.own(options.kubeconfig, options.context, name="management")
     health = HealthServer(options.health_host, options.health_port)
     election = _election(options) if options.leader_elect else None

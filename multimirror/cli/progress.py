@@ -16,7 +16,6 @@ _PAUSE: Final = 0.5
 
 
 def say(text: str) -> None:
-    """One line."""
     click.echo(text)
 
 
@@ -35,7 +34,6 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Since the beginning."""
         return time.monotonic() - self._started
 
 

@@ -5,12 +5,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from multimirror.api import CONNECTED, MANAGED_BY, QUEUE_LABEL, READY
+from multimirror.api import CONNECTED, MANAGED_BY, QUEUE_LABEL, READY, WAITS_FOR_ANNOTATION
 from multimirror.api.placement import attempt_of, cluster_of
 from multimirror.batch import Json, find_condition, is_complete, is_failed
 from multimirror.kinds import JOB, is_held
+from multimirror.kube import key_of
 
 WAITING: Final = "Waiting"
+WAITING_EVENTS: Final = f"reason={WAITING},involvedObject.kind=Job"
+"""Selects the events that say why Jobs wait."""
 _BUILT_IN: Final = "kubernetes.io/job-controller"
 
 JOB_TITLES: Final = ("NAME", "QUEUE", "CLUSTER", "STATUS", "DONE", "AGE", "MANAGED-BY", "WHY")
@@ -55,7 +58,6 @@ def time_of(event: Json) -> str:
 
 
 def state_of(job: Json) -> str:
-    """One word."""
     status, spec = job.get("status") or {}, job["spec"]
     if is_complete(status):
         return "Complete"
@@ -100,6 +102,18 @@ def why(job: Json, context: JobContext) -> str:
     return ""
 
 
+def waiting_reason(job: Json, context: JobContext) -> str:
+    """Why it waits, in one CamelCase word (multimirror.api.reasons); empty where nobody has said."""
+    event = context.waiting.get(job["metadata"]["uid"])
+    if event is not None:
+        return str((event["metadata"].get("annotations") or {}).get(WAITS_FOR_ANNOTATION, ""))
+    queue = (job["metadata"].get("labels") or {}).get(QUEUE_LABEL)
+    if context.queues and queue is not None and queue not in context.queues:
+        return "QueueMissing"
+    head = (context.queues.get(queue or "", {}).get("status") or {}).get("head") or {}
+    return str(head.get("reason", "")) if head.get("job") == key_of(job) else ""
+
+
 def _why_waiting(job: Json, queue: str | None, context: JobContext) -> str:
     if is_held(JOB, job):
         return "held, as its user asked"
@@ -113,13 +127,11 @@ def _why_waiting(job: Json, queue: str | None, context: JobContext) -> str:
     head = (context.queues.get(queue, {}).get("status") or {}).get("head") or {}
     if not head:
         return ""
-    first = str(head.get("job"))
-    own = f"{job['metadata']['namespace']}/{job['metadata']['name']}"
-    return str(head.get("message", "")) if first == own else f"behind {first}: {head.get('message', '')}"
+    message = str(head.get("message", ""))
+    return message if head.get("job") == key_of(job) else f"behind {head.get('job')}: {message}"
 
 
 def job_row(job: Json, context: JobContext, now: datetime, *, wide: bool) -> list[object]:
-    """As the titles say."""
     status, spec, metadata = job.get("status") or {}, job["spec"], job["metadata"]
     labels = metadata.get("labels") or {}
     wanted = spec.get("completions") or spec.get("parallelism") or 1
@@ -144,7 +156,6 @@ def _manager(name: str | None, *, wide: bool) -> str:
 
 
 def cluster_row(cluster: Json, now: datetime, *, wide: bool) -> list[object]:
-    """As the titles say."""
     status, spec = cluster.get("status") or {}, cluster.get("spec") or {}
     ready = find_condition(status.get("conditions") or (), READY)
     holds = ready is not None and ready.get("status") == "True"
@@ -171,7 +182,6 @@ def cluster_row(cluster: Json, now: datetime, *, wide: bool) -> list[object]:
 
 
 def queue_row(queue: Json, now: datetime, *, wide: bool) -> list[object]:
-    """As the titles say."""
     status, spec = queue.get("status") or {}, queue.get("spec") or {}
     ready = find_condition(status.get("conditions") or (), READY)
     head = status.get("head") or {}

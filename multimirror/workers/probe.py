@@ -1,6 +1,5 @@
 """Before a worker gets Jobs: is it there, which version, which cluster, and may we do what we will have to do?"""
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,10 +8,10 @@ from typing import Final
 
 import orjson
 
-from multimirror.batch import Json
 from multimirror.kube import Client
+from multimirror.kube.access import Permission, denied
 from multimirror.kube.errors import BadAnswer
-from multimirror.kube.resources import NAMESPACES, SELF_SUBJECT_ACCESS_REVIEWS
+from multimirror.kube.resources import NAMESPACES
 
 _NEEDED: Final = ("list", "watch", "create", "patch", "delete")
 
@@ -47,8 +46,9 @@ async def check(client: Client, namespaces: Sequence[str] | None, clock: Callabl
     version, answer = await version_of(client), await probe(client, clock=clock)
     questions = [("jobs", "batch", verb, namespace) for namespace in namespaces or [""] for verb in _NEEDED]
     questions += [("namespaces", "", "list", ""), ("nodes", "", "list", "")]
-    allowed = await asyncio.gather(*(_may(client, *question) for question in questions))
-    answers = dict(zip(questions, allowed, strict=True))
+    permissions = [Permission(verb, resource, group, namespace) for resource, group, verb, namespace in questions]
+    lacking = set(await denied(client, permissions))
+    answers = {question: asked not in lacking for question, asked in zip(questions, permissions, strict=True)}
     refused = [question for question, yes in answers.items() if not yes and question[1]]
     missing = tuple(
         f"{verb} {resource}.{group}" + (f" in namespace {namespace}" if namespace else " in all namespaces")
@@ -97,14 +97,3 @@ def clock_ahead(date: str | None, now: float) -> float:
         return parsedate_to_datetime(date).timestamp() - now if date is not None else 0.0
     except (ValueError, OverflowError):
         return 0.0
-
-
-async def _may(client: Client, resource: str, group: str, verb: str, namespace: str) -> bool:
-    attributes = {"resource": resource, "group": group, "verb": verb, **({"namespace": namespace} if namespace else {})}
-    review: Json = {
-        "apiVersion": SELF_SUBJECT_ACCESS_REVIEWS.api_version,
-        "kind": SELF_SUBJECT_ACCESS_REVIEWS.kind,
-        "spec": {"resourceAttributes": attributes},
-    }
-    answer = await client.create(SELF_SUBJECT_ACCESS_REVIEWS, review)
-    return bool((answer.get("status") or {}).get("allowed"))

@@ -24,11 +24,11 @@ Examples:
 @click.command(epilog=EXAMPLES)
 @click.argument("name", shell_complete=complete_clusters)
 @click.option("--evict", is_flag=True, help="Do not wait for Jobs that run: start them again on other workers.")
-@click.option("--timeout", "patience", type=Duration(), help="Give up after so long.  [default: never]")
+@click.option("--timeout", "time_limit", type=Duration(), help="Give up after so long.  [default: never]")
 @system_namespace
 @on_management
 async def command(
-    management: Management, name: str, *, evict: bool, patience: timedelta | None, system_namespace: str
+    management: Management, name: str, *, evict: bool, time_limit: timedelta | None, system_namespace: str
 ) -> int:
     """Cordon a worker, and wait until no Job runs there.
 
@@ -38,7 +38,7 @@ async def command(
         if await cordon(client, name, cordoned=True):
             say(f"{name} is cordoned")
         worker = await worker_connection(client, name, system_namespace) if evict else None
-        left = await drain(client, name, patience.total_seconds() if patience is not None else None, worker)
+        left = await drain(client, name, time_limit.total_seconds() if time_limit is not None else None, worker)
     for job in left.suspended:
         say(f"note: {key_of(job)} is suspended, and stays there")
     say(f"{name} is drained")

@@ -48,7 +48,7 @@ async def command(
     entries = timeline(
         original,
         events,
-        where=copy.cluster if copy is not None and rows.is_ours(original) else HERE,
+        cluster=copy.cluster if copy is not None and rows.is_ours(original) else HERE,
         copy=copy.job if copy is not None else None,
         pods=copy.pods if copy is not None else (),
         events_there=copy.events if copy is not None else (),
@@ -113,8 +113,8 @@ def _print(job: Json, summary: dict[str, Any], entries: list[Entry]) -> None:
     details = [f"queue {summary['queue']}"] if summary["queue"] else []
     details += [f"attempt {summary['attempt']}"] if (summary["attempt"] or 0) > 1 else []
     click.secho(" ".join(words) + (f" ({', '.join(details)})" if details else ""), bold=True)
-    start = entries[0].when if entries else None
-    lines = [(f"{each.when:%H:%M:%S}", _after(each, start), each.where, each.what) for each in entries]
+    start = entries[0].timestamp if entries else None
+    lines = [(f"{each.timestamp:%H:%M:%S}", _after(each, start), each.cluster, each.what) for each in entries]
     shown = table(("TIME", "AFTER", "CLUSTER", "WHAT"), lines)
     click.echo("\n".join(hanging(line, shown[0].index("WHAT")) for line in shown))
     if summary["why"] and rows.state_of(job) != "Failed":
@@ -124,4 +124,4 @@ def _print(job: Json, summary: dict[str, Any], entries: list[Entry]) -> None:
 
 
 def _after(entry: Entry, start: datetime | None) -> str:
-    return f"+{(entry.when - (start or entry.when)).total_seconds():.0f}s"
+    return f"+{(entry.timestamp - (start or entry.timestamp)).total_seconds():.0f}s"

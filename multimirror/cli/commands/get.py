@@ -33,7 +33,6 @@ _KINDS: Final = {
     "clusters": WORKER_CLUSTERS, "cluster": WORKER_CLUSTERS,
     "queues": MIRROR_QUEUES, "queue": MIRROR_QUEUES,
 }  # fmt: skip
-_WAITING: Final = "reason=Waiting,involvedObject.kind=Job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +72,9 @@ class _Asked:
 @click.command(epilog=EXAMPLES)
 @click.argument("kind", type=click.Choice(list(_KINDS)), metavar="jobs|clusters|queues")
 @click.argument("name", required=False, shell_complete=complete_names)
-@click.option("-n", "--namespace", help="Of Jobs.  [default: the context's]")
+@click.option("-n", "--namespace", metavar="NAME", help="Of Jobs.  [default: the context's]")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of every namespace.")
-@click.option("-l", "--selector", help="Only those with these labels, such as app=render.")
+@click.option("-l", "--selector", metavar="LABELS", help="Only those with these labels, such as app=render.")
 @click.option("-w", "--watch", is_flag=True, help="Go on, and show what changes.")
 @output_option("wide")
 @on_management
@@ -137,7 +136,7 @@ async def _context(client: Client, asked: _Asked) -> rows.JobContext:
     found: dict[Resource, list[Json]] = {EVENTS: [], MIRROR_QUEUES: [], WORKER_CLUSTERS: []}
     for resource in found:
         with suppress(ApiError):
-            selector = _WAITING if resource is EVENTS else None
+            selector = rows.WAITING_EVENTS if resource is EVENTS else None
             namespace = asked.namespace if resource is EVENTS else None
             found[resource] = (await client.list(resource, namespace, field_selector=selector, limit=500)).items
     return rows.JobContext(rows.newest(found[EVENTS]), _named(found[MIRROR_QUEUES]), _named(found[WORKER_CLUSTERS]))
@@ -193,7 +192,7 @@ async def _once_checked(client: Client, asked: _Asked) -> None:
 def _following_context(informers: Informers, asked: _Asked, news: asyncio.Event) -> Callable[[], rows.JobContext]:
     if asked.resource is not JOBS:
         return rows.JobContext
-    events = informers.of(EVENTS, asked.namespace, field_selector=_WAITING)
+    events = informers.of(EVENTS, asked.namespace, field_selector=rows.WAITING_EVENTS)
     queues, clusters = informers.of(MIRROR_QUEUES), informers.of(WORKER_CLUSTERS)
     for informer in (events, queues, clusters):
         informer.add_handler(lambda change: None if change.initial else news.set())

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from datetime import timedelta
 
 import click
 import yaml
@@ -9,6 +10,7 @@ import yaml
 from multimirror.cli.apply import ObjectChange
 from multimirror.cli.connection import SYSTEM_NAMESPACE, Management, on_management
 from multimirror.cli.errors import CommandError, Exit
+from multimirror.cli.flags import Duration
 from multimirror.cli.installation.install import Report, install, prune, ready
 from multimirror.cli.installation.objects import ADMISSIONS, COMPONENTS, InstallOptions, display_name, objects
 from multimirror.cli.output import show
@@ -36,7 +38,7 @@ _COLOURS = {"created": "green", "configured": "yellow", "deleted": "red"}
 @click.option(
     "--namespace", "-n", metavar="NAME", default=SYSTEM_NAMESPACE, show_default=True, help="Made when it is missing."
 )
-@click.option("--image", help="Of the controllers.  [default: multimirror:VERSION]")
+@click.option("--image", metavar="IMAGE", help="Of the controllers.  [default: multimirror:VERSION]")
 @click.option("--replicas", type=click.IntRange(1), metavar="N", help="One leads, others stand by.  [default: 2]")
 @click.option(
     "--admission",
@@ -57,9 +59,7 @@ _COLOURS = {"created": "green", "configured": "yellow", "deleted": "red"}
     help="client: print it; server: have it checked.",
 )
 @click.option("--wait/--no-wait", default=False, show_default=True, help="Until every replica is ready.")
-@click.option(
-    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", default=300.0, show_default=True, help="Of --wait."
-)
+@click.option("--timeout", "time_limit", type=Duration(), default="5m", show_default=True, help="Of --wait.")
 @click.option(
     "-o",
     "--output",
@@ -75,7 +75,7 @@ async def command(
     *,
     dry_run: str,
     wait: bool,
-    timeout: float,  # noqa: ASYNC109 - a flag's name
+    time_limit: timedelta,
     output: str,
     **flags: str,
 ) -> int:
@@ -93,7 +93,7 @@ async def command(
         dry = dry_run == "server"
         await install(client, options, report, dry_run=dry)
         if wait and not dry:
-            await _wait(client, options, timeout)
+            await _wait(client, options, time_limit.total_seconds())
         kept = await prune(client, options, report, dry_run=dry)
     for warning in report.warnings:
         click.echo(f"warning: {warning}", err=True)

@@ -35,8 +35,8 @@ _QUIET: Final = 8.0
 @click.option("--all-namespaces", is_flag=True, help="All of them, where an earlier join named some.")
 @click.option("--create-namespaces", is_flag=True, help="Make those that are missing there.")
 @click.option("--label", multiple=True, metavar="KEY=VALUE", help="For the selectors of queues.")
-@click.option("--weight", type=click.IntRange(1, 1000), help="Its share under the placement Weighted.")
-@click.option("--max-jobs", type=click.IntRange(1), help="The most Jobs at a time.")
+@click.option("--weight", type=click.IntRange(1, 1000), metavar="N", help="Its share under the placement Weighted.")
+@click.option("--max-jobs", type=click.IntRange(1), metavar="N", help="The most Jobs at a time.")
 @click.option("--server", metavar="URL", help="Its address as the dispatcher sees it.  [default: the kubeconfig's]")
 @click.option(
     "--token-duration", type=Duration(), default="365d", show_default=True, help="How long its token is good."
@@ -45,7 +45,7 @@ _QUIET: Final = 8.0
 @click.option("--same-cluster", is_flag=True, help="The management cluster as its own worker.")
 @click.option(
     "--timeout",
-    "patience",
+    "time_limit",
     type=Duration(),
     default="60s",
     show_default=True,
@@ -54,7 +54,7 @@ _QUIET: Final = 8.0
 @system_namespace
 @on_both
 async def command(
-    management: Management, name: str, *, kubeconfig: Path, context: str | None, patience: timedelta, **given: Any
+    management: Management, name: str, *, kubeconfig: Path, context: str | None, time_limit: timedelta, **given: Any
 ) -> int:
     """Make a cluster a worker, and wait until it is ready.
 
@@ -66,8 +66,8 @@ async def command(
     progress = Progress()
     async with management.client() as client, worker_client(kubeconfig, context, name) as worker:
         await join(client, worker, access, options, given["system_namespace"])
-        if patience:
-            await _ready(client, name, patience.total_seconds(), given["system_namespace"], progress)
+        if time_limit:
+            await _ready(client, name, time_limit.total_seconds(), given["system_namespace"], progress)
     return Exit.OK
 
 
@@ -129,4 +129,4 @@ async def _ready(client: Client, name: str, seconds: float, system: str, progres
 async def _anybody_there(client: Client, name: str, system: str) -> None:
     found = await dispatcher_status(client, system)
     if not found.alive:
-        raise CommandError(f"{name} is joined, but no dispatcher looks at it: {found.text}", START)
+        raise CommandError(f"{name} is joined, but no dispatcher looks at it: {found.message}", START)

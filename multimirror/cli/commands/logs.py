@@ -21,10 +21,10 @@ Examples:
 @click.argument("job", metavar="job/NAME", shell_complete=complete_jobs)
 @in_namespace
 @click.option("-f", "--follow", "following", is_flag=True, help="Go on until the Job has ended, through its retries.")
-@click.option("--index", type=click.IntRange(0), help="Of an Indexed Job: only this one.")
-@click.option("--pod", help="Only this pod.")
-@click.option("-c", "--container", help="[default: the pod's default, or its first]")
-@click.option("--tail", type=click.IntRange(0), help="The last lines of each pod only.")
+@click.option("--index", type=click.IntRange(0), metavar="N", help="Of an Indexed Job: only this one.")
+@click.option("--pod", metavar="NAME", help="Only this pod.")
+@click.option("-c", "--container", metavar="NAME", help="Only this one.  [default: the pod's default, or its first]")
+@click.option("--tail", type=click.IntRange(0), metavar="N", help="The last lines of each pod only.")
 @click.option("-p", "--previous", is_flag=True, help="Of the container before this one.")
 @system_namespace
 @on_management

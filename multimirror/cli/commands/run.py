@@ -13,8 +13,10 @@ from multimirror.cli.admission import AdmissionOptions
 from multimirror.cli.configuration import Configurable, as_yaml, effective, setting
 from multimirror.cli.connection import SYSTEM_NAMESPACE
 from multimirror.cli.dispatcher_lease import LEASE
-from multimirror.cli.doctor.prerequisites import examine, rights
+from multimirror.cli.doctor.findings import Level
+from multimirror.cli.doctor.prerequisites import check_prerequisites, permissions
 from multimirror.cli.errors import CommandError, Exit, command_error
+from multimirror.cli.flags import Address
 from multimirror.cli.output import show
 from multimirror.cli.process import RunOptions, serve
 from multimirror.kube import Client, Connection, KubeError, run
@@ -30,23 +32,6 @@ Examples:
   multimirror run --admission-service multimirror
   multimirror run --config multimirror.yaml --check
 """
-
-
-class Address(click.ParamType[tuple[str, int]]):
-    """HOST:PORT, or :PORT for every address of this host."""
-
-    name = "[host]:port"
-
-    def convert(
-        self, value: str | tuple[str, int], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
-        """Split, or say what is missing."""
-        if isinstance(value, tuple):
-            return value
-        host, _, port = value.rpartition(":")
-        if not port.isdigit() or int(port) > 65535:
-            self.fail(f"{value!r} has no port; write :8080 or 127.0.0.1:8080", param, ctx)
-        return host or "0.0.0.0", int(port)  # noqa: S104 - kubelets, Prometheus and API servers are outside the pod
 
 
 _FILE: Final = click.Path(path_type=Path)
@@ -181,17 +166,17 @@ def _check(ctx: click.Context, options: RunOptions, output: str) -> int:
 
     async def ask() -> int:
         namespace, lease = options.dispatcher.namespace, LEASE if options.leader_elect else None
-        wanted = rights(namespace, lease=lease, admission=options.admission is not None)
+        needed = permissions(namespace, lease=lease, admission=options.admission is not None)
         connection = Connection.own(options.kubeconfig, options.context, name="management")
         async with Client(connection, user_agent="multimirror-cli", timeout=_CHECK_SECONDS) as client:
-            findings = await examine(client, namespace, wanted)
+            findings = await check_prerequisites(client, namespace, needed)
         for finding in findings:
-            if finding.good:
-                click.echo(f"ok: {finding.text}", err=True)
-        faults = [CommandError(finding.text, finding.remedy) for finding in findings if not finding.good]
-        for fault in faults:
-            fault.show()
-        return Exit.NOT_SO if faults else Exit.OK
+            if finding.level is Level.OK:
+                click.echo(f"ok: {finding.message}", err=True)
+        failed = [CommandError(each.message, each.remedy) for each in findings if each.level is not Level.OK]
+        for error in failed:
+            error.show()
+        return Exit.NOT_SO if failed else Exit.OK
 
     return asyncio.run(ask())
 

@@ -7,10 +7,11 @@ from typing import Final
 from multimirror.api import DEFAULT_QUEUE_LABEL, MIRROR_QUEUES, QUEUE_LABEL, WORKER_CLUSTERS
 from multimirror.batch import Json
 from multimirror.cli import rows
-from multimirror.cli.doctor.checks import judge_jobs, judge_namespaces, judge_queues
+from multimirror.cli.doctor.checks import check_namespaces, check_queues
 from multimirror.cli.doctor.findings import Finding, warning
-from multimirror.cli.doctor.management import check_dispatcher, check_management, clock_of
-from multimirror.cli.doctor.workers import Home, check_worker, same_clusters
+from multimirror.cli.doctor.jobs import check_jobs
+from multimirror.cli.doctor.management import check_dispatcher, check_management, server_info
+from multimirror.cli.doctor.workers import CheckContext, check_worker, same_clusters
 from multimirror.kube import Client, Resource, resources
 from multimirror.kube.errors import Forbidden, NotFound
 from multimirror.workers import identity_of
@@ -21,11 +22,11 @@ _LEFT_LYING: Final = timedelta(seconds=30)
 
 async def examine(client: Client, system: str, stuck_after: timedelta) -> list[Finding]:
     """Look at everything. Raises when the management cluster itself cannot be asked."""
-    clock = await clock_of(client)
-    found = await check_management(client, system, clock)
+    server = await server_info(client)
+    found = await check_management(client, system, server)
     seen: dict[Resource, list[Json]] = {}
     for resource in (WORKER_CLUSTERS, MIRROR_QUEUES, resources.JOBS, resources.NAMESPACES, resources.EVENTS):
-        selector = "reason=Waiting,involvedObject.kind=Job" if resource is resources.EVENTS else None
+        selector = rows.WAITING_EVENTS if resource is resources.EVENTS else None
         try:
             seen[resource] = (await client.list(resource, field_selector=selector, limit=500)).items
         except NotFound:
@@ -37,26 +38,26 @@ async def examine(client: Client, system: str, stuck_after: timedelta) -> list[F
             )
     clusters = {each["metadata"]["name"]: each for each in seen[WORKER_CLUSTERS]}
     queues = {each["metadata"]["name"]: each for each in seen[MIRROR_QUEUES]}
-    now = datetime.now(UTC) + timedelta(seconds=clock.skew or 0.0)
+    now = datetime.now(UTC) + timedelta(seconds=server.clock_ahead or 0.0)
     found.append(await check_dispatcher(client, system, clusters.values(), now))
     if not clusters:
         found.append(warning("Workers", "workers", "there is no WorkerCluster", "`multimirror join` makes one."))
-    home = Home(
+    context = CheckContext(
         client=client,
         system=system,
         identity=await identity_of(client),
-        clock=clock,
+        server=server,
         patience=min(_LEFT_LYING, stuck_after),
         namespaces=_namespaces_in_use(seen[resources.JOBS], seen[resources.NAMESPACES]),
     )
-    examined = await asyncio.gather(*(check_worker(home, cluster) for cluster in clusters.values()))
+    examined = await asyncio.gather(*(check_worker(context, cluster) for cluster in clusters.values()))
     for each in examined:
         found += each.findings
-    found += same_clusters(examined, {home.identity: "management"})
-    found += judge_queues(queues.values(), clusters)
-    found += judge_namespaces(seen[resources.NAMESPACES], queues)
-    context = rows.JobContext(rows.newest(seen[resources.EVENTS]), queues, clusters)
-    return found + judge_jobs(seen[resources.JOBS], context, now, stuck_after)
+    found += same_clusters(examined, {context.identity: "management"})
+    found += check_queues(queues.values(), clusters)
+    found += check_namespaces(seen[resources.NAMESPACES], queues)
+    job_context = rows.JobContext(rows.newest(seen[resources.EVENTS]), queues, clusters)
+    return found + check_jobs(seen[resources.JOBS], job_context, now, stuck_after)
 
 
 def _namespaces_in_use(jobs: list[Json], namespaces: list[Json]) -> list[str]:

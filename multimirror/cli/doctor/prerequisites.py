@@ -1,137 +1,75 @@
 """What the dispatcher needs of its management cluster, asked before it is started: `multimirror run --check`.
 
 The cluster answers and knows spec.managedBy; our kinds and our namespace are there; the account may do what it will
-have to do. Each finding is a sentence, with its remedy where something is missing.
+have to do.
 """
 
-import asyncio
-import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
-
-import orjson
 
 from multimirror.admission.placement import VERB
 from multimirror.api import GROUP, MIRROR_QUEUES, WORKER_CLUSTERS
-from multimirror.batch import Json
+from multimirror.cli.doctor.checks import MANAGED_BY_SINCE, minor
+from multimirror.cli.doctor.findings import MANAGEMENT, Finding, fault, ok
+from multimirror.cli.doctor.management import check_namespace
 from multimirror.kube import Client, Resource
+from multimirror.kube.access import Permission, denied
 from multimirror.kube.errors import Forbidden, NotFound
-from multimirror.kube.resources import NAMESPACES, SELF_SUBJECT_ACCESS_REVIEWS
-
-_OLDEST: Final = (1, 32)  # from here on spec.managedBy is switched on
+from multimirror.workers.probe import version_of
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was asked."""
-
-    good: bool
-    text: str
-    remedy: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Right:
-    """Something that the account must be allowed to do."""
-
-    verb: str
-    resource: str
-    group: str = ""
-    namespace: str = ""
-    name: str = ""
-
-    def __str__(self) -> str:
-        where = f" in namespace {self.namespace}" if self.namespace else ""
-        kind = f"{self.resource}.{self.group}" if self.group else self.resource
-        return f"{self.verb} {kind}{where}"
-
-
-def rights(namespace: str, *, lease: str | None, admission: bool) -> list[Right]:
+def permissions(namespace: str, *, lease: str | None, admission: bool) -> list[Permission]:
     """All that is used. `lease`: the one that candidates for leadership share."""
     followed = [("namespaces", ""), ("jobs", "batch"), ("workerclusters", GROUP), ("mirrorqueues", GROUP)]
     written = [("jobs", "batch"), ("jobs/status", "batch"), ("workerclusters/status", GROUP)]
     written += [("mirrorqueues/status", GROUP), ("events", "")]
-    wanted = [Right(verb, resource, group) for resource, group in followed for verb in ("list", "watch")]
-    wanted += [Right("patch", resource, group) for resource, group in written]
-    wanted += [Right("get", "namespaces"), Right("create", "events"), Right("list", "events")]
-    wanted.append(Right(VERB, "mirrorqueues", GROUP))
-    wanted += [Right(verb, "secrets", namespace=namespace) for verb in ("list", "watch")]
+    needed = [Permission(verb, resource, group) for resource, group in followed for verb in ("list", "watch")]
+    needed += [Permission("patch", resource, group) for resource, group in written]
+    needed += [Permission("get", "namespaces"), Permission("create", "events"), Permission("list", "events")]
+    needed.append(Permission(VERB, "mirrorqueues", GROUP))
+    needed += [Permission(verb, "secrets", namespace=namespace) for verb in ("list", "watch")]
     if lease is not None:
-        wanted += [Right(verb, "leases", "coordination.k8s.io", namespace, lease) for verb in ("get", "update")]
-        wanted.append(Right("create", "leases", "coordination.k8s.io", namespace))
+        needed += [Permission(verb, "leases", "coordination.k8s.io", namespace, lease) for verb in ("get", "update")]
+        needed.append(Permission("create", "leases", "coordination.k8s.io", namespace))
     if admission:
         hooks = ("mutatingwebhookconfigurations", "admissionregistration.k8s.io")
-        wanted += [Right(verb, *hooks, name="multimirror") for verb in ("list", "watch", "patch")]
-        wanted.append(Right("create", "secrets", namespace=namespace))
-    return wanted
+        needed += [Permission(verb, *hooks, name="multimirror") for verb in ("list", "watch", "patch")]
+        needed.append(Permission("create", "secrets", namespace=namespace))
+    return needed
 
 
-async def examine(client: Client, namespace: str, wanted: Sequence[Right]) -> list[Finding]:
+async def check_prerequisites(client: Client, namespace: str, needed: Sequence[Permission]) -> list[Finding]:
     """Ask the cluster. Raises when it does not answer, or does not let us in."""
-    version = orjson.loads((await client.request("GET", "/version")).body)
-    findings = [
-        _version(version),
+    return [
+        _version(await version_of(client)),
         await _kind(client, WORKER_CLUSTERS),
         await _kind(client, MIRROR_QUEUES),
-        await _namespace(client, namespace),
+        await check_namespace(client, namespace, "--namespace"),
+        _account(await denied(client, needed)),
     ]
-    allowed = await asyncio.gather(*(_may(client, right) for right in wanted))
-    findings.append(_account(right for right, yes in zip(wanted, allowed, strict=True) if not yes))
-    return findings
 
 
-def _version(found: Json) -> Finding:
-    name = str(found.get("gitVersion", ""))
-    numbers = [int(re.sub(r"[^0-9].*", "", str(found.get(part, ""))) or 0) for part in ("major", "minor")]
-    if tuple(numbers) < _OLDEST:
-        text = f"the management cluster is Kubernetes {name}, which does not know spec.managedBy"
-        return Finding(good=False, text=text, remedy="Use Kubernetes 1.32 or newer.")
-    return Finding(good=True, text=f"the management cluster answers: Kubernetes {name}")
+def _version(version: str) -> Finding:
+    if minor(version) < MANAGED_BY_SINCE:
+        message = f"the management cluster is Kubernetes {version}, which does not know spec.managedBy"
+        return fault("Version", MANAGEMENT, message, "Use Kubernetes 1.32 or newer.")
+    return ok("Version", MANAGEMENT, f"the management cluster answers: Kubernetes {version}")
 
 
 async def _kind(client: Client, resource: Resource) -> Finding:
+    """As the dispatcher sees it: its account may not read CustomResourceDefinitions."""
     name = f"{resource.plural}.{resource.group}"
     try:
         await client.list(resource)
     except NotFound:
-        return Finding(good=False, text=f"the kind {name} is not there", remedy="Install it: `multimirror install`.")
+        return fault("Kinds", MANAGEMENT, f"the kind {name} is not there", "Install it: `multimirror install`.")
     except Forbidden:
-        return Finding(good=False, text=f"the account may not list {name}", remedy="See the account's rights below.")
-    return Finding(good=True, text=f"the kind {name} is there")
+        return fault("Kinds", MANAGEMENT, f"the account may not list {name}", "See the account's rights below.")
+    return ok("Kinds", MANAGEMENT, f"the kind {name} is there")
 
 
-async def _namespace(client: Client, name: str) -> Finding:
-    try:
-        await client.get(NAMESPACES, name)
-    except NotFound:
-        remedy = f"Make it (`kubectl create namespace {name}`), or choose another with --namespace."
-        return Finding(good=False, text=f"the namespace {name} is not there", remedy=remedy)
-    except Forbidden:
-        return Finding(
-            good=False, text=f"the account may not read the namespace {name}", remedy="See its rights below."
-        )
-    return Finding(good=True, text=f"the namespace {name} is there")
-
-
-def _account(missing: Iterable[Right]) -> Finding:
-    found = [str(right) for right in missing]
+def _account(lacking: Iterable[Permission]) -> Finding:
+    found = [str(permission) for permission in lacking]
     if found:
         remedy = "Give it the roles that `multimirror install` makes."
-        return Finding(good=False, text=f"the account may not {', '.join(found)}", remedy=remedy)
-    return Finding(good=True, text="the account may do all that is needed")
-
-
-async def _may(client: Client, right: Right) -> bool:
-    resource, _, subresource = right.resource.partition("/")
-    attributes = {
-        "verb": right.verb,
-        "group": right.group,
-        "resource": resource,
-        "subresource": subresource,
-        "namespace": right.namespace,
-        "name": right.name,
-    }
-    review = {"spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}}}
-    answer = await client.create(SELF_SUBJECT_ACCESS_REVIEWS, review)
-    return bool((answer.get("status") or {}).get("allowed"))
+        return fault("Rights", MANAGEMENT, f"the account may not {', '.join(found)}", remedy)
+    return ok("Rights", MANAGEMENT, "the account may do all that is needed")

@@ -20,14 +20,11 @@ Tell = Callable[[str], None]
 
 @dataclass(slots=True)
 class Report:
-    """What became of every object."""
-
     each: Callable[[ObjectChange], None]
     """Hears of every object as it is done."""
     changes: list[ObjectChange] = field(default_factory=list)
 
     def add(self, change: ObjectChange) -> None:
-        """One more is done."""
         self.changes.append(change)
         self.each(change)
 
@@ -37,12 +34,10 @@ class Report:
         return [f"{display_name(each.obj)}: {text}" for each in self.changes for text in each.warnings]
 
     def count(self, operation: Operation) -> int:
-        """How many objects."""
         return sum(each.operation == operation for each in self.changes)
 
 
 async def install(client: Client, options: InstallOptions, report: Report, *, dry_run: bool) -> None:
-    """Apply everything."""
     await _not_helms(client, options)
     for obj in objects(options):
         report.add(await apply_and_compare(client, obj, dry_run=dry_run))

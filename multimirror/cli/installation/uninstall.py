@@ -63,8 +63,6 @@ class UninstallOptions:
 
 @dataclass(slots=True)
 class Uninstallation:
-    """One run of it."""
-
     client: Client
     options: UninstallOptions
     each: Callable[[ObjectChange], None]
@@ -72,7 +70,6 @@ class Uninstallation:
     warn: Callable[[str], None]
 
     async def run(self) -> None:
-        """All steps."""
         await self._no_jobs()
         all_of_it = everything(self.options.component, self.options.namespace)
         everything_ours = [obj for obj in all_of_it if await self._is_ours(obj)]

@@ -30,11 +30,18 @@ def test_what_is_stored_holds_the_token_and_nothing_of_the_administrators() -> N
     [
         pytest.param(Access(context="c", server="https://e:1", insecure=True), "insecure-skip-tls-verify", id="no TLS"),
         pytest.param(Access(context="c", server="http://example.com"), "server", id="http"),
+        pytest.param(Access(context="c", server="https://e:1", proxy_url="http://p"), "proxy-url", id="by a proxy"),
     ],
 )
 def test_what_the_dispatcher_would_refuse_is_refused_at_once(access: Access, field: str) -> None:
     with pytest.raises(ConfigError, match=field):
         self_contained(access, "t", name="east")
+
+
+def test_a_cluster_that_its_administrator_reaches_by_a_proxy_is_stored_with_an_address_of_its_own() -> None:
+    access = Access(context="c", server="https://e:1", proxy_url="http://p")
+    config = self_contained(access, "t", name="east", server="https://10.0.0.1:6443")
+    assert config["clusters"][0]["cluster"] == {"server": "https://10.0.0.1:6443"}
 
 
 def test_a_token_tells_when_it_ends() -> None:

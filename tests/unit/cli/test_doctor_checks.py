@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from multimirror.api import CLUSTER_ANNOTATION, MANAGED_BY, QUEUE_LABEL
-from multimirror.cli.doctor import checks
+from multimirror.api import CLUSTER_ANNOTATION, MANAGED_BY, QUEUE_LABEL, WAITS_FOR_ANNOTATION
+from multimirror.cli.doctor import checks, jobs
 from multimirror.cli.doctor.findings import Level
 from multimirror.cli.rows import JobContext
 
@@ -20,7 +20,7 @@ TEN = timedelta(minutes=10)
     [("v1.36.4", "ok"), ("v1.32.0-eks", "ok"), ("v1.31.9", "fault"), ("v1.30.1", "fault"), ("", "fault")],
 )
 def test_versions(version: str, level: str) -> None:
-    assert checks.judge_version(version).level == level
+    assert checks.check_version(version).level == level
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_versions(version: str, level: str) -> None:
     ],
 )
 def test_clocks(date: str | None, level: str | None) -> None:
-    found = checks.judge_skew("worker x", checks.skew(date, NOW, NOW), "the management cluster")
+    found = checks.check_skew("worker x", checks.skew(date, NOW, NOW), "the management cluster")
     assert [each.level for each in found] == ([level] if level else [])
 
 
@@ -44,7 +44,7 @@ def test_clocks(date: str | None, level: str | None) -> None:
 )
 def test_credentials_that_end(left: timedelta | None, level: str) -> None:
     end = None if left is None else NOW + left
-    assert checks.judge_end("worker x", "x", end, NOW).level == level
+    assert checks.check_expiry("worker x", "x", end, NOW).level == level
 
 
 def a_cluster(ready: bool = True, **labels: str) -> Json:
@@ -77,7 +77,7 @@ def a_cluster(ready: bool = True, **labels: str) -> Json:
 )
 def test_queues(workers: Json | None, clusters: dict[str, Json], level: str, text: str) -> None:
     spec = {"workers": workers} if workers is not None else {}
-    (found,) = checks.judge_queues([{"metadata": {"name": "q"}, "spec": spec}], clusters)
+    (found,) = checks.check_queues([{"metadata": {"name": "q"}, "spec": spec}], clusters)
     assert (found.level, text in found.message) == (level, True), found
 
 
@@ -111,12 +111,12 @@ def a_job(*, minutes: int = 1, cluster: str | None = None, managed: bool = True,
 )
 def test_jobs(job: Json, level: str, text: str) -> None:
     context = JobContext(queues={"q": {"metadata": {"name": "q"}}}, clusters={"a": a_cluster()})
-    (found,) = checks.judge_jobs([job], context, NOW, TEN)
+    (found,) = jobs.check_jobs([job], context, NOW, TEN)
     assert (found.level, text in found.message) == (level, True), found
 
 
 def test_a_job_whose_queue_is_missing_can_never_start() -> None:
-    (found,) = checks.judge_jobs([a_job()], JobContext(queues={"other": {}}), NOW, TEN)
+    (found,) = jobs.check_jobs([a_job()], JobContext(queues={"other": {}}), NOW, TEN)
     assert (found.level, "can never start: team/j: there is no MirrorQueue q" in found.message) == ("fault", True)
 
 
@@ -129,12 +129,44 @@ def test_a_job_whose_queue_is_missing_can_never_start() -> None:
     ],
 )
 def test_copies_that_nobody_starts(copy: Json, levels: list[Level]) -> None:
-    found = checks.judge_copies("worker x", [{**a_job(minutes=5), **copy}], NOW, timedelta(seconds=30))
+    found = jobs.check_copies("worker x", [{**a_job(minutes=5), **copy}], NOW, timedelta(seconds=30))
     assert [each.level for each in found] == levels
 
 
 def test_a_default_queue_that_is_none() -> None:
     namespace = {"metadata": {"name": "team", "labels": {"multimirror.dev/default-queue": "typo"}}}
-    (found,) = checks.judge_namespaces([namespace], ["q"])
+    (found,) = checks.check_namespaces([namespace], ["q"])
     assert (found.level, found.subject) == ("fault", "namespace team")
-    assert checks.judge_namespaces([namespace], ["typo"]) == []
+    assert checks.check_namespaces([namespace], ["typo"]) == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "level", "text"),
+    [
+        pytest.param("NeverFits", "it is too big in any words", "fault", "can never start", id="it never fits"),
+        pytest.param("Invalid", "its priority is no number", "fault", "can never start", id="it cannot be read"),
+        pytest.param(
+            "NoWorkerFits",
+            "east: namespace may-not-be-used may not be used; no worker of queue is large enough for now",
+            "ok",
+            "none of them stuck",
+            id="words that only sound hopeless",
+        ),
+    ],
+)
+def test_whether_a_job_can_ever_start_is_judged_by_the_reason_of_its_wait(
+    reason: str, message: str, level: str, text: str
+) -> None:
+    event = {"metadata": {"annotations": {WAITS_FOR_ANNOTATION: reason}}, "reason": "Waiting", "message": message}
+    context = JobContext(waiting={"u": event}, queues={"q": {}})
+    (found,) = jobs.check_jobs([a_job()], context, NOW, TEN)
+    assert (found.level, text in found.message) == (level, True), found
+
+
+def test_the_reason_of_a_queues_first_job_is_on_the_queue() -> None:
+    head = {"job": "team/j", "reason": "NeverFits", "message": "it is too big"}
+    (found,) = jobs.check_jobs([a_job()], JobContext(queues={"q": {"status": {"head": head}}}), NOW, TEN)
+    assert found.level == "fault"
+    head["job"] = "team/other"
+    (found,) = jobs.check_jobs([a_job()], JobContext(queues={"q": {"status": {"head": head}}}), NOW, TEN)
+    assert found.level == "ok"

@@ -12,7 +12,7 @@ import multimirror
 from clusters import chart
 from clusters.local import BinariesMissingError
 from clusters.local.helm import find_helm
-from multimirror.cli.doctor.prerequisites import rights
+from multimirror.cli.doctor.prerequisites import permissions
 from multimirror.cli.installation.objects import (
     ADMISSIONS,
     KINDS,
@@ -50,6 +50,13 @@ def refused(*values: str) -> str:
     with pytest.raises(subprocess.CalledProcessError) as error:
         chart.render(*values)
     return str(error.value.stderr)
+
+
+@pytest.mark.parametrize("component", ["dispatcher", "builtinController"])
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "http_proxy"])
+def test_a_proxy_that_nobody_would_use_is_refused(component: str, name: str) -> None:
+    said = refused("builtinController.enabled=true", f"{component}.env[0].name={name}", f"{component}.env[0].value=x")
+    assert f"{name}: API servers are reached directly" in said
 
 
 def without_helms_labels(obj: Json) -> Json:
@@ -232,5 +239,5 @@ def test_what_run_checks_for_is_what_the_roles_grant() -> None:
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
-    asked = {(right.group, right.resource, right.verb) for right in rights("ours", lease="lease", admission=True)}
+    asked = {(right.group, right.resource, right.verb) for right in permissions("ours", lease="lease", admission=True)}
     assert asked | {("", "secrets", "update")} == found  # the certificates, renewed
