@@ -25,14 +25,15 @@ class WorkerInfo:
     capacity: Amounts
     usage: Usage
     left: Amounts
+    weight: int
     is_full: bool
     """It has as many Jobs as it may."""
 
     @classmethod
     def of(cls, snapshot: WorkerSnapshot, capacity: Amounts, usage: Usage) -> "WorkerInfo":
         left = {name: amount - usage.of(name) for name, amount in capacity.items()}
-        limit = snapshot.spec.max_jobs
-        return cls(snapshot.name, snapshot, capacity, usage, left, limit is not None and usage.jobs >= limit)
+        weight, limit = snapshot.spec.weight, snapshot.spec.max_jobs
+        return cls(snapshot.name, snapshot, capacity, usage, left, weight, limit is not None and usage.jobs >= limit)
 
     def fullness(self, asked: Asked) -> float:
         """How full it would be of what is asked for, from 0 to 1."""

@@ -14,22 +14,18 @@ from multimirror.api import Placement
 from multimirror.scheduling.filters import WorkerInfo
 from multimirror.scheduling.order import Asked
 
+_Scored = list[tuple[float, float, int, str, WorkerInfo]]
+
 
 def best_first(placement: Placement, asked: Asked, workers: Iterable[WorkerInfo]) -> Iterable[WorkerInfo]:
     """Workers that come in the queue's order, in the order in which they are to be taken."""
-    if placement is Placement.ORDERED:
-        return workers
-    scored = [(*_score(placement, asked, info), info.name, info) for info in workers]
-    return (entry[-1] for entry in sorted(scored))
-
-
-def _score(placement: Placement, asked: Asked, info: WorkerInfo) -> tuple[float, float, int]:
-    """The lower, the better."""
-    weight, jobs = info.snapshot.spec.weight, info.usage.jobs
     match placement:
+        case Placement.ORDERED:
+            return workers
         case Placement.WEIGHTED:
-            return ((jobs + 1) / weight, 0, -weight)
+            scored: _Scored = [((w.usage.jobs + 1) / w.weight, 0, -w.weight, w.name, w) for w in workers]
         case Placement.PACK:
-            return (-info.fullness(asked), -jobs, -weight)
+            scored = [(-w.fullness(asked), -w.usage.jobs, -w.weight, w.name, w) for w in workers]
         case _:
-            return (info.fullness(asked), jobs, -weight)
+            scored = [(w.fullness(asked), w.usage.jobs, -w.weight, w.name, w) for w in workers]
+    return (entry[-1] for entry in sorted(scored))

@@ -3,14 +3,13 @@
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from multimirror.api import MirrorQueueSpec
-from multimirror.kinds.pod_sets import amounts_of, nanos
+from multimirror.kinds.pod_sets import amounts_of, quantities_of
 from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
 from multimirror.scheduling.order import Waiting
 from multimirror.scheduling.plan import Placed, Step, Waits, plan
@@ -20,6 +19,8 @@ from tests.unit.scheduling.builders import a_candidate, queue, ref, worker
 
 QUEUES, WORKERS, NAMESPACES = ("p", "q", "r"), ("w1", "w2", "w3"), ("x", "y")
 AMOUNTS = st.dictionaries(st.sampled_from(("cpu", "gpu")), st.integers(0, 6), max_size=2)
+"""In billionths: the smallest difference matters."""
+QUANTITIES = AMOUNTS.map(lambda given: {name: f"{amount}n" for name, amount in given.items()})
 
 
 @dataclass(frozen=True)
@@ -38,29 +39,29 @@ class Scene:
         return plan(Waiting(self.candidates).snapshot(), self.queues, self.workers, self.usage.snapshot())
 
 
-def amounts(asked: Mapping[str, int]) -> dict[str, int]:
-    return {name: nanos(value) for name, value in asked.items()}
+def seldom(strategy: st.SearchStrategy[Any], default: Any = None) -> st.SearchStrategy[Any]:
+    return st.sampled_from((True, True, True, False)).flatmap(lambda usual: st.just(default) if usual else strategy)
 
 
 STATES = st.builds(
     WorkerState,
-    connected=st.sampled_from((True, True, True, False)),
-    namespaces=st.none() | st.sets(st.sampled_from(NAMESPACES)).map(frozenset),
+    connected=seldom(st.just(False), default=True),
+    namespaces=seldom(st.sets(st.sampled_from(NAMESPACES)).map(frozenset)),
 )
 WORKER_SPECS = st.fixed_dictionaries(
     {},
     optional={
-        "capacity": AMOUNTS.map(lambda given: {name: Decimal(value) for name, value in given.items()}),
+        "capacity": AMOUNTS.map(quantities_of),
         "max_jobs": st.integers(1, 4),
-        "cordoned": st.booleans(),
+        "cordoned": seldom(st.just(True), default=False),
         "weight": st.integers(1, 3),
-        "namespaces": st.dictionaries(st.sampled_from(NAMESPACES), st.sampled_from(NAMESPACES)),
+        "namespaces": seldom(st.dictionaries(st.sampled_from(NAMESPACES), st.sampled_from(NAMESPACES))),
     },
 )
 QUEUE_SPECS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     {},
     optional={
-        "quota": st.fixed_dictionaries({}, optional={"jobs": st.integers(0, 4), "resources": AMOUNTS}),
+        "quota": st.fixed_dictionaries({}, optional={"jobs": st.integers(0, 4), "resources": QUANTITIES}),
         "queueingStrategy": st.sampled_from(("BestEffortFIFO", "StrictFIFO")),
         "placement": st.sampled_from(("Spread", "Pack", "Ordered", "Weighted")),
         "workers": st.lists(st.sampled_from((*WORKERS, "w9")), min_size=1, unique=True).map(
@@ -74,17 +75,17 @@ QUEUE_SPECS: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 @st.composite
 def scenes(draw: st.DrawFn) -> Scene:
     workers = {
-        name: replace(worker(name, draw(STATES), **draw(WORKER_SPECS)), recorded=draw(st.booleans()))
-        for name in draw(st.sets(st.sampled_from(WORKERS)).map(sorted))
+        name: replace(worker(name, draw(STATES), **draw(WORKER_SPECS)), recorded=draw(seldom(st.just(False), True)))
+        for name in draw(seldom(st.lists(st.sampled_from(WORKERS), unique=True), WORKERS))
     }
-    queues = {name: queue(**draw(QUEUE_SPECS)) for name in draw(st.sets(st.sampled_from(QUEUES)).map(sorted))}
+    queues = {name: queue(**draw(QUEUE_SPECS)) for name in draw(seldom(st.just(QUEUES[:2]), QUEUES))}
     usage = UsageCache()
     reservations = st.builds(
         Reservation,
         st.sampled_from(QUEUES),
         st.sampled_from(NAMESPACES),
         st.sampled_from(WORKERS),
-        AMOUNTS.map(amounts),
+        AMOUNTS,
     )
     for number, reservation in enumerate(draw(st.lists(reservations, max_size=4))):
         usage.put(ref(f"there-{number}"), reservation)
@@ -95,10 +96,10 @@ def scenes(draw: st.DrawFn) -> Scene:
             namespace=draw(st.sampled_from(NAMESPACES)),
             priority=draw(st.integers(0, 2)),
             created=draw(st.sampled_from(("1", "2", "3"))),
-            requests=amounts(draw(AMOUNTS)),
-            clusters=draw(st.none() | st.sets(st.sampled_from(WORKERS)).map(frozenset)),
-            avoid=draw(st.dictionaries(st.sampled_from(WORKERS), st.just("it refused"), max_size=1)),
-            problem=draw(st.sampled_from(("", "", "", "cannot be read"))),
+            requests=draw(AMOUNTS),
+            clusters=draw(seldom(st.sets(st.sampled_from(WORKERS)).map(frozenset))),
+            avoid=draw(seldom(st.dictionaries(st.sampled_from(WORKERS), st.just("it refused")), {})),
+            problem=draw(seldom(st.just("cannot be read"), "")),
         )
         for number in range(draw(st.integers(0, 12)))
     ]
@@ -157,7 +158,7 @@ def test_what_changes_during_a_pass_is_for_the_next_one(scene: Scene, when: int)
             steps.append(step)
         if number == when:
             for name in QUEUES:
-                usage.put(ref(f"new-{name}"), Reservation(name, "x", "w1", amounts({"cpu": 5})))
+                usage.put(ref(f"new-{name}"), Reservation(name, "x", "w1", {"cpu": 5}))
             usage.put(ref("there-0"), None)
             for each in scene.candidates[::2]:
                 waiting.remove(each.ref)
