@@ -64,7 +64,7 @@ class Worker:
         options: WorkerOptions,
         handlers: WorkerHandlers,
         *,
-        losses: Losses,
+        losses: Losses[Scope],
         claim: Callable[[str, str], str | None],
         clock: Callable[[], float],
     ) -> None:
@@ -230,7 +230,7 @@ class Worker:
                 return
             failures, beats, wait = 0, beats + 1, heartbeat.period
             self._answered(answer, asyncio.get_running_loop().time() - started)
-            self._check_scopes(session, heartbeat.failure_threshold)
+            self._check_scopes(session)
             if self.state.missing and beats % _BEATS == 0 and await self._got_rights(session):
                 self._renew("Reconnecting", "it has given us rights that we lacked")
                 return
@@ -238,11 +238,11 @@ class Worker:
     def _answered(self, answer: ProbeAnswer, latency: float) -> None:
         self.state = replace(self.state, last_contact=self._clock(), latency=latency, clock_ahead=answer.clock_ahead)
 
-    def _check_scopes(self, session: Session, threshold: int) -> None:
+    def _check_scopes(self, session: Session) -> None:
         """Which namespaces cannot be followed, and since when: that is the trouble of the copies there alone."""
         lost: dict[tuple[str, str], str] = {}
-        for resource, namespace in session.scopes():
-            scope = (resource, namespace)
+        for scope in {*session.scopes(), *self._losses.scopes(self.name)}:
+            resource, namespace = scope
             trouble = session.trouble(namespace, resource)
             if not trouble:
                 self._failures.pop(scope, None)
@@ -250,7 +250,8 @@ class Worker:
                     self._losses.found(self.name, scope)
                 continue
             self._failures[scope] = self._failures.get(scope, 0) + 1
-            if self._failures[scope] >= threshold:
+            known = self._losses.since(self.name, scope) is not None
+            if known or self._failures[scope] >= self._options.heartbeat.failure_threshold:
                 self._losses.lost(self.name, scope)
                 lost[resource.name, namespace] = trouble
         if lost.keys() != self.state.unfollowed.keys():
@@ -292,7 +293,7 @@ class Worker:
             capacity=session.capacity(),
             namespaces=session.namespaces(),
         )
-        self._check_scopes(session, threshold=1)
+        self._check_scopes(session)
         self._log.info("worker connected", version=session.facts.version, missing=list(session.facts.missing))
         self._handlers.state_changed(self.name, reconnected=True)
         self._settled.set()

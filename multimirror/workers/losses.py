@@ -5,33 +5,36 @@ What others reached until now, and we did not, was not lost: from `begin` on it 
 that counts from then; or from the moment at which those who worked before us wrote down that it was lost.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+Scope = TypeVar("Scope")
 
 
-class Losses:
+class Losses(Generic[Scope]):
     """Timestamps by worker, and by worker and scope: which copies it is about, None for the whole worker."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._since: dict[str, dict[Hashable, float]] = {}
+        self._since: dict[str, dict[Scope | None, float]] = {}
         self._begun: dict[str, float] = {}
 
-    def lost(self, worker: str, scope: Hashable = None, *, since: float | None = None) -> None:
+    def lost(self, worker: str, scope: Scope | None = None, *, since: float | None = None) -> None:
         """It is out of reach, since now or since then; unless it was before."""
         self._since.setdefault(worker, {}).setdefault(scope, self._clock() if since is None else since)
 
-    def found(self, worker: str, scope: Hashable = None) -> None:
+    def found(self, worker: str, scope: Scope | None = None) -> None:
         """There is contact."""
         self._since.get(worker, {}).pop(scope, None)
 
-    def since(self, worker: str, scope: Hashable = None) -> float | None:
+    def since(self, worker: str, scope: Scope | None = None) -> float | None:
         """None: it is not lost."""
         since = self._since.get(worker, {}).get(scope)
         return None if since is None else max(since, self._begun.get(worker, since))
 
-    def scopes(self, worker: str) -> set[Hashable]:
+    def scopes(self, worker: str) -> set[Scope]:
         """What of it is lost."""
-        return set(self._since.get(worker, ()))
+        return {scope for scope in self._since.get(worker, ()) if scope is not None}
 
     def begin(self, worker: str, disconnected_at: float | None) -> None:
         """From now on it is us who work; it was lost then, according to those before us (None: not lost)."""

@@ -20,7 +20,7 @@ from multimirror.workers.followed import copies_of
 from multimirror.workers.kubeconfigs import KubeconfigMissing, Kubeconfigs
 from multimirror.workers.losses import Losses
 from multimirror.workers.options import WorkerOptions
-from multimirror.workers.session import SessionOptions
+from multimirror.workers.session import Scope, SessionOptions
 from multimirror.workers.state import Contact, disconnected_at, recorded_as_connected
 
 _log = structlog.get_logger(__name__)
@@ -66,7 +66,7 @@ class Workers:
         self._kubeconfigs = Kubeconfigs(secrets, options.secret_namespace, options.directory)
         self._followed = (copies_of(JOBS, options.origin), *options.also_followed)
         self._handlers = _Subscribers()
-        self._losses = Losses(clock)
+        self._losses: Losses[Scope] = Losses(clock)
         self._workers: dict[str, Worker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._identities: dict[str, str] = {}  # worker: the identity of its cluster

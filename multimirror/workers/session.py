@@ -22,7 +22,7 @@ from typing import Final
 from multimirror.batch import Json
 from multimirror.kube import ApiError, Change, Client, Connection, Informer, Resource
 from multimirror.kube.controller import NotYet
-from multimirror.kube.errors import Unreachable
+from multimirror.kube.errors import Forbidden, Unreachable
 from multimirror.kube.own_writes import OwnWrites
 from multimirror.kube.resources import JOBS
 from multimirror.kube.supervise import Supervisor
@@ -35,7 +35,8 @@ Scope = tuple[Resource, str]
 
 _SYNC: Final = 60.0
 _STRAGGLERS: Final = 5.0
-"""How long those namespaces are waited for that are slower than the first: one that is refused holds up no other."""
+"""How long those namespaces are waited for that are slower than the first."""
+_REFUSALS_EVERY: Final = 0.1
 _QUESTIONS: Final = 4
 """Probes in flight."""
 _BY_ORIGIN: Final = "origin"
@@ -96,7 +97,7 @@ class Session:
         self._options, self._tasks, self._handlers = options, tasks, handlers
         self._kinds = {followed.resource: followed for followed in options.followed}
         self._caches: dict[Resource, dict[str | None, _Cache]] = {resource: {} for resource in self._kinds}
-        self._nodes: Informer | None = None
+        self._expected: list[Informer] = []  # those of the caches that the options ask for
         self._capacity = Capacity()
         self._namespaces: set[str] | None = None
         self._is_open = False
@@ -162,13 +163,8 @@ class Session:
 
     @property
     def watch_error(self) -> ApiError | None:
-        """Why none of our copies here can be followed any more; None while some can."""
-        errors = [
-            cache.informer.error
-            for resource, caches in self._caches.items()
-            for cache in caches.values()
-            if self._kinds[resource].at_once
-        ]
+        """Why our copies cannot be followed any more, wherever they should be; None while they can in one namespace."""
+        errors = [informer.error for informer in self._expected]
         return errors[0] if errors and all(error is not None for error in errors) else None
 
     # --- what it has to give
@@ -211,7 +207,7 @@ class Session:
         for followed in self._options.followed:
             for namespace in self._options.namespaces or ("",):
                 if followed.at_once and namespace not in self.facts.lacking:
-                    self._follow(followed, namespace or None)
+                    self._expected.append(self._follow(followed, namespace or None))
         for resource, namespace in also:
             self.follow(namespace, resource)
         needed = []
@@ -220,16 +216,33 @@ class Session:
             needed.append(self._start(FOLLOWED_NAMESPACES, self._namespace_changed))
         if self.facts.sees_nodes and self._options.follow_nodes:
             needed.append(self._start(FOLLOWED_NODES, self._node_changed))
-        caches = [cache.informer for caches in self._caches.values() for cache in caches.values()]
-        await _synced(needed, caches, self.client.cluster)
+        await self._synced(needed)
         self._is_open = True
 
-    def _follow(self, followed: Followed, namespace: str | None) -> None:
+    async def _synced(self, needed: list[Informer]) -> None:
+        """All that is needed, and one of the caches that are expected; what else cannot be followed says so itself."""
+        try:
+            async with asyncio.timeout(_SYNC):
+                for informer in needed:
+                    await informer.synced()
+                await _first(self._expected)
+        except TimeoutError:
+            late = next(informer for informer in (*needed, *self._expected) if not informer.has_synced)
+            why = str(late.error) if late.error is not None else f"no list of {late.resource.name} in {_SYNC:g} s"
+            raise Unreachable(why, cluster=self.client.cluster) from None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_STRAGGLERS):
+                for caches in self._caches.values():
+                    for cache in tuple(caches.values()):
+                        await _synced_or_refused(cache.informer)
+
+    def _follow(self, followed: Followed, namespace: str | None) -> Informer:
         resource = followed.resource
         cache = self._caches[resource][namespace] = _Cache(self.client, followed, namespace)
         cache.informer.add_handler(lambda change: self._handlers.copy_changed(resource, change))
         self._run(cache.informer, namespace)
         self._tasks.start(f"filling {resource.name}", self._tell_when_filled(cache.informer), may_return=True)
+        return cache.informer
 
     async def _tell_when_filled(self, informer: Informer) -> None:
         await informer.synced()
@@ -269,23 +282,19 @@ def _client(connection: Connection, concurrency: int) -> Client:
     return Client(connection, concurrency=concurrency, timeout=15.0, user_agent="multimirror")
 
 
-async def _synced(needed: list[Informer], caches: list[Informer], cluster: str) -> None:
-    """All that is needed, and of the caches at least one; the others may have trouble of their own."""
-    waiting = {asyncio.ensure_future(informer.synced()) for informer in caches}
-    try:
-        async with asyncio.timeout(_SYNC):
-            for informer in needed:
-                await informer.synced()
-            if waiting:
-                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+async def _first(informers: list[Informer]) -> None:
+    """Wait until one of them is filled."""
+    waiting = {asyncio.ensure_future(informer.synced()) for informer in informers}
+    if waiting:
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for future in waiting:
+                future.cancel()
+
+
+async def _synced_or_refused(informer: Informer) -> None:
+    while not informer.has_synced and not isinstance(informer.error, Forbidden):
         with suppress(TimeoutError):
-            async with asyncio.timeout(_STRAGGLERS):
-                for informer in caches:
-                    await informer.synced()
-    except TimeoutError:
-        late = next(informer for informer in (*needed, *caches) if not informer.has_synced)
-        why = str(late.error) if late.error is not None else f"no list of {late.resource.name} in {_SYNC:g} s"
-        raise Unreachable(why, cluster=cluster) from None
-    finally:
-        for future in waiting:
-            future.cancel()
+            async with asyncio.timeout(_REFUSALS_EVERY):
+                await informer.synced()

@@ -178,6 +178,31 @@ async def test_when_no_namespace_can_be_followed_the_worker_is_lost() -> None:
 
 
 @virtual_time
+async def test_when_all_rights_are_taken_away_that_is_said_and_copies_are_there_again_with_the_rights() -> None:
+    async with a_stage() as stage:
+        cluster = await stage.add("east")
+        await cluster.put(JOBS, a_copy())
+        worker = await stage.connected("east")
+        await cluster.deny("list", "watch", "create", "patch", "delete")
+        await stage.until(lambda: worker.session is None)
+        stage.workers.follow("east", "team-a")
+        await stage.until(lambda: worker.state.connected, 30)
+        assert worker.state.why_not_ready[0] == "PermissionDenied"
+        session = worker.session
+        await asyncio.sleep(60)
+        assert worker.session is session, "it stays connected, and is asked about rights now and then"
+        contact = stage.workers.contact("east", "team-a")
+        assert not contact.connected
+        assert contact.lost_since is not None
+        assert "cannot be followed: may not" in contact.why
+
+        await cluster.grant()
+        await stage.until(lambda: stage.workers.contact("east", "team-a").connected)
+        assert len(worker.copies(UID)) == 1
+        assert stage.workers.contact("east").connected
+
+
+@virtual_time
 async def test_a_right_that_lacks_in_one_namespace_leaves_the_others_in_contact() -> None:
     async with a_stage() as stage:
         cluster = await stage.add("west")
