@@ -7,7 +7,6 @@ Every write is looked at when it takes effect, as the API servers see it: what m
 import asyncio
 import base64
 from collections.abc import Coroutine
-from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 from unittest import mock
 
@@ -36,7 +35,9 @@ SYSTEM = "multimirror-system"
 TEAMS = ("t1", "t2")
 WORKERS = ("w1", "w2")
 QUEUES = ("a", "z")
-OPTIONS = DispatcherOptions(namespace=SYSTEM, refusal_seconds=30.0, report_seconds=30.0)
+OPTIONS = DispatcherOptions(
+    namespace=SYSTEM, refusal_seconds=30.0, report_seconds=30.0, concurrency=4, worker_concurrency=2
+)
 _PATIENCE = 5.0
 """Seconds that a Job must have waited unchanged before anybody may complain that it was passed over."""
 
@@ -52,7 +53,8 @@ class World:
         self.violations: list[str] = []
         self.dispatcher: Dispatcher | None = None
         self._changed: dict[str, float] = {}  # uid: when its user last did something with it
-        self._stack = AsyncExitStack()
+        self._life: asyncio.Task[None] | None = None
+        self._stop = asyncio.Event()
         self._numbers = 0
         self._patch = mock.patch("multimirror.kube.client.Http1Transport", self.network.transport)
         self._patch.start()
@@ -66,7 +68,7 @@ class World:
 
     def close(self) -> None:
         try:
-            self.run(self._stack.aclose())
+            self.run(self.stop())
             self.run(self.loop.shutdown_asyncgens())
         finally:
             self._patch.stop()
@@ -88,15 +90,27 @@ class World:
         await self.start()
 
     async def start(self) -> None:
-        """A dispatcher, that knows nothing yet."""
+        """A dispatcher that knows nothing yet."""
+        self._stop, ready = asyncio.Event(), asyncio.Event()
+        self._life = asyncio.ensure_future(self._dispatch(ready, self._stop))
+        await asyncio.wait([self._life, asyncio.ensure_future(ready.wait())], return_when=asyncio.FIRST_COMPLETED)
+
+    async def stop(self) -> None:
+        self._stop.set()
+        if self._life is not None:
+            await self._life
+
+    async def _dispatch(self, ready: asyncio.Event, stop: asyncio.Event) -> None:
         connection = Connection.strict(self.network.kubeconfig("hub"), name="management")
-        client = await self._stack.enter_async_context(Client(connection))
-        dispatcher = await Dispatcher.connect(client, OPTIONS, clock=wall_clock)
-        self.dispatcher = await self._stack.enter_async_context(dispatcher)
+        async with (
+            Client(connection) as client,
+            await Dispatcher.connect(client, OPTIONS, clock=wall_clock) as self.dispatcher,
+        ):
+            ready.set()
+            await stop.wait()
 
     async def restart(self) -> None:
-        await self._stack.aclose()
-        self._stack = AsyncExitStack()
+        await self.stop()
         await self.start()
 
     # --- what users and operators do
