@@ -12,7 +12,7 @@ started again by whoever runs it. Until it has, /healthz says which task it was.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -155,12 +155,13 @@ def _elector(client: Client, election: Election) -> LeaderElector:
 
 
 @asynccontextmanager
-async def background(service: Service, ready: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
-    """The service works inside, once `ready` has returned, and has come to its end outside."""
+async def background(service: Service, ready: Callable[[], Coroutine[Any, Any, object]]) -> AsyncIterator[None]:
+    """The service works inside, from when `ready` has returned, and has come to its end outside."""
     async with service.following(), Supervisor() as tasks:
         working = tasks.start("work", service.work(), may_return=True)
         try:
-            await ready()
+            waiting = tasks.start("ready", ready(), may_return=True)
+            await asyncio.wait([working, waiting], return_when=asyncio.FIRST_COMPLETED)
             yield
         finally:
             service.stop()

@@ -207,3 +207,12 @@ async def test_in_the_background_the_end_of_a_cache_ends_the_body() -> None:
 
     with pytest.raises(TaskEnded, match=r"^cache ended unexpectedly: ZeroDivisionError: a bug$"):
         await body()
+
+
+@virtual_time
+async def test_in_the_background_nobody_waits_for_work_that_was_told_to_stop_before_it_began() -> None:
+    clerk = Clerk()
+    clerk.enough.set()
+    async with asyncio.timeout(10), background(clerk, asyncio.Event().wait):
+        pass
+    assert clerk.story == ["follows", "works", "finished", "follows no more"]
