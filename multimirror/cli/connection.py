@@ -2,12 +2,15 @@
 
 import asyncio
 import functools
+import logging
+import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
+import structlog
 
 from multimirror.cli.errors import CommandError, Exit, command_error
 from multimirror.kube import Client, Connection, KubeError
@@ -64,10 +67,20 @@ def _on_management(function: _Work, prefix: str) -> Callable[..., int]:
     )
     @functools.wraps(function)
     def command(*args: Any, _kubeconfig: Path | None, _context: str | None, **kwargs: Any) -> int:
+        _log_to_stderr()
         management = Management(kubeconfig=_kubeconfig, context=_context, flag=f"--{prefix}kubeconfig")
         return finish(function(management, *args, **kwargs))
 
     return command
+
+
+def _log_to_stderr() -> None:
+    """Standard output is for what was asked for: what the runtime logs does not belong there."""
+    if not structlog.is_configured():
+        structlog.configure(
+            wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+            logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+        )
 
 
 def in_namespace(function: _Command) -> _Command:
