@@ -50,18 +50,16 @@ class Stage:
     seen: Recorder
     tasks: Supervisor
     stack: AsyncExitStack
+    also: tuple[Resource, ...] = ()
     clusters: dict[str, FakeCluster] = field(default_factory=dict)
 
     async def add(self, name: str, identity: str | None = None, **spec: Any) -> FakeCluster:
         """A worker cluster, its Secret and its WorkerCluster."""
-        cluster = await self.stack.enter_async_context(a_cluster(identity or f"cluster-{name}", *self._also()))
+        cluster = await self.stack.enter_async_context(a_cluster(identity or f"cluster-{name}", *self.also))
         self.clusters[name] = cluster
         await self.set_secret(name, cluster.kubeconfig())
         await self.set_spec(name, **spec)
         return cluster
-
-    def _also(self) -> tuple[Resource, ...]:
-        return tuple(followed.resource for followed in self.workers._options.also_followed)
 
     async def set_secret(self, name: str, kubeconfig: bytes) -> None:
         await self.management.put(SECRETS, a_secret(name, kubeconfig, namespace=SYSTEM))
@@ -131,7 +129,7 @@ async def a_stage(
         tasks.start("secrets", secrets.run())
         tasks.start("workers", workers.run())
         inner = await stack.enter_async_context(AsyncExitStack())
-        yield Stage(management, workers, seen, tasks, inner)
+        yield Stage(management, workers, seen, tasks, inner, tuple(followed.resource for followed in also_followed))
 
 
 def a_copy(name: str = "train", namespace: str = "team-a", uid: str = "uid-of-train") -> Json:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 
+from multimirror.api import WORKER_CLUSTERS
 from multimirror.kube.errors import TimedOut
 from multimirror.kube.resources import JOBS
 from tests.unit.kube.virtual_time import virtual_time
@@ -106,7 +107,7 @@ async def test_one_cluster_under_two_names_is_used_under_one() -> None:
         assert stage.worker("twin").state.reason == "SameCluster"
         assert "same cluster as east" in stage.workers.contact("twin").why
 
-        await stage.management.remove(stage.workers._clusters.resource, "east")
+        await stage.management.remove(WORKER_CLUSTERS, "east")
         await stage.connected("twin")
 
 
@@ -127,7 +128,7 @@ async def test_a_worker_cluster_that_is_removed_is_lost_from_then_on() -> None:
         await stage.add("east")
         await stage.connected("east")
         await asyncio.sleep(30)
-        await stage.management.remove(stage.workers._clusters.resource, "east")
+        await stage.management.remove(WORKER_CLUSTERS, "east")
         await stage.until(lambda: stage.workers.get("east") is None)
 
         removed = clock()
