@@ -41,8 +41,7 @@ class WorkerInfo:
         for name, amount in asked:
             total = capacity.get(name)
             if total:
-                share = (usage.get(name, 0) + amount) / total
-                most = max(most, share)
+                most = max(most, (usage.get(name, 0) + amount) / total)
         return most
 
 

@@ -1,12 +1,15 @@
 """Which worker takes a candidate, and what its user is told."""
 
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import pytest
 
 from multimirror.scheduling.candidates import WorkerSnapshot
-from multimirror.scheduling.plan import Waits
+from multimirror.scheduling.order import Waiting
+from multimirror.scheduling.plan import Waits, plan
+from multimirror.scheduling.usage import UsageSums
 from multimirror.workers import WorkerState
 from tests.unit.scheduling.builders import TWO, a_candidate, planned, queue, used, where, why, worker
 
@@ -113,6 +116,16 @@ def test_a_job_that_never_fits_blocks_not_even_a_strict_queue() -> None:
 
 def test_a_queue_that_does_not_exist_is_named() -> None:
     assert why(planned([a_candidate("a", queue="other")], queue(), TWO)) == "there is no MirrorQueue other"
+
+
+def test_a_pass_over_jobs_of_many_shapes_stops_after_each_decision() -> None:
+    jobs = [a_candidate(str(number), created=f"{number:05}", cpu=number + 2) for number in range(3000)]
+    full = {each.name: each for each in (worker("w1", capacity=1), worker("w2", cordoned=True))}
+    steps = plan(Waiting(jobs).snapshot(), {"q": queue()}, full, UsageSums())
+    first = [step for step in islice(steps, 100) if step is not None]
+    assert [step.candidate.name for step in first] == [str(number) for number in range(len(first))]
+    assert 90 < len(first) <= 100
+    assert len([step for step in steps if step is not None]) == 3000 - len(first)
 
 
 def test_a_pass_over_many_jobs_that_do_not_fit_asks_once_for_each_shape() -> None:

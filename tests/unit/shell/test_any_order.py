@@ -14,7 +14,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
@@ -173,7 +173,8 @@ class Machine(RuleBasedStateMachine):
             assert why.reason, f"I7: {name} could go somewhere, and does not"
 
 
-SETTINGS = settings(max_examples=15, stateful_step_count=30, deadline=None)
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)  # to explain, it would trace every line
+SETTINGS = settings(max_examples=15, stateful_step_count=30, deadline=None, phases=PHASES)
 Machine.TestCase.settings = SETTINGS
 TestAnyOrder = Machine.TestCase
 
