@@ -90,6 +90,7 @@ class Client:
         self.timeout = timeout
         self._limits = Limits(concurrency, qps, burst)
         self._transport: Transport | None = None
+        self._closed = False
         self._headers = {"Accept": "application/json", "User-Agent": user_agent, **connection.headers}
         self._host = urlsplit(connection.server).netloc
         self._guard: Callable[[], None] | None = None
@@ -105,7 +106,7 @@ class Client:
     ) -> None:
         if self._transport is not None:
             await self._transport.close()
-            self._transport = None
+            self._transport, self._closed = None, True
 
     def guarded(self, check: Callable[[], None]) -> Self:
         """The same client, opened already, that calls `check` right before each write; what it raises stops the write.
@@ -450,9 +451,11 @@ class Client:
         return headers
 
     def _open(self) -> Transport:
-        if self._transport is None:
-            raise RuntimeError("use the client inside `async with Client(...) as client:`")
-        return self._transport
+        if self._transport is not None:
+            return self._transport
+        if self._closed:  # whoever still holds it comes too late, and tries again elsewhere
+            raise Unreachable("the connection to it was given up", cluster=self.cluster)
+        raise RuntimeError("use the client inside `async with Client(...) as client:`")
 
     def _count(self, method: str, status: int, started: float | None, verb: str | None = None) -> None:
         verb = verb or method

@@ -116,12 +116,13 @@ class Worker:
         )
         if self.session is None or namespace is None:
             return contact
-        trouble = self.session.trouble(namespace, resource)
-        if trouble is None:
-            # Whoever is told so may act on it, and give a lease: a loss after that is another one.
-            self._losses.found(self.name, (resource, namespace))
+        # Trouble counts from the heartbeat that noted it, and until one notes its end: everybody concerned is told then.
+        # A watch that is broken for a while in between makes nothing vanish: what it showed stays in the cache.
+        trouble = state.unfollowed.get((resource.name, namespace))
+        is_filled = self.session.is_filled(namespace, resource)
+        if trouble is None and is_filled:
             return replace(contact, connected=True, lost_since=None, why="")
-        if not trouble and not state.ready:
+        if trouble is None and not state.ready:
             return contact  # it is not followed because nothing is allowed there
         why = trouble or f"its namespace {namespace} is not followed yet"
         lost_since = self._losses.since(self.name, (resource, namespace))

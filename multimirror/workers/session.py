@@ -124,6 +124,11 @@ class Session:
         """Its copies there are known: an object that is not in the cache is not there."""
         return self.trouble(namespace, resource) is None
 
+    def is_filled(self, namespace: str, resource: Resource = JOBS) -> bool:
+        """Its copies there have been listed, and are followed as well as can be."""
+        cache = self._cache(namespace, resource)
+        return cache is not None and cache.informer.has_synced
+
     def trouble(self, namespace: str, resource: Resource = JOBS) -> str | None:
         """Why its copies there are not known; empty while that is being found out; None: they are."""
         cache = self._cache(namespace, resource)

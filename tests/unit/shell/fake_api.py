@@ -28,12 +28,8 @@ START = 1_800_000_000.0
 """The wall clock's time when the event loop's is 0."""
 
 
-def wall_clock() -> float:
-    return START + asyncio.get_running_loop().time()
-
-
-def timestamp() -> str:
-    return datetime.fromtimestamp(wall_clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def timestamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Refused(Exception):  # noqa: N818 - an answer, not a fault
@@ -94,6 +90,7 @@ class FakeCluster:
     """One API server. `on_write` is told of each write that took effect: (request, before, after)."""
 
     name: str
+    clock: Callable[[], float]
     on_write: Callable[[Request, Json | None, Json | None], None] = lambda *_: None
     objects: dict[str, dict[tuple[str, str], Json]] = field(default_factory=dict)
     refuse: Callable[[Request], Refused | None] = lambda _: None
@@ -112,7 +109,7 @@ class FakeCluster:
         obj = copy.deepcopy({"apiVersion": resource.api_version, "kind": resource.kind, **obj})
         if before is None:
             obj["metadata"].setdefault("uid", self._new_uid())
-            obj["metadata"].setdefault("creationTimestamp", timestamp())
+            obj["metadata"].setdefault("creationTimestamp", timestamp(self.clock()))
         return self._store(resource.path(), key, before, obj)
 
     def change(self, resource: Resource, name: str, namespace: str, change: Callable[[Json], None]) -> Json:
@@ -166,7 +163,11 @@ class FakeCluster:
         key = (request.namespace, obj["metadata"]["name"])
         if key in self.objects.get(request.collection, {}):
             raise Refused(409, "AlreadyExists")
-        obj["metadata"] |= {"uid": self._new_uid(), "creationTimestamp": timestamp(), "namespace": request.namespace}
+        obj["metadata"] |= {
+            "uid": self._new_uid(),
+            "creationTimestamp": timestamp(self.clock()),
+            "namespace": request.namespace,
+        }
         after = self._store(request.collection, key, None, obj)
         self.on_write(request, None, after)
         return after

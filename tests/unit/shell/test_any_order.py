@@ -1,8 +1,8 @@
 """Any order of events, for the shell: scheduler, lanes and sessions together, on virtual time, against API servers in
 memory.
 
-Users hold, relabel, restrict and delete their Jobs at any time; operators narrow and rename namespaces of workers; nodes
-come and go, writes are slow, links are cut, the dispatcher is started anew; two queues compete for the same workers.
+Users hold, relabel, restrict and delete their Jobs at any time; operators narrow and rename namespaces of workers;
+nodes come and go, writes are slow, links are cut, the dispatcher is started anew; two queues compete for the same workers.
 What must never happen is noted at each write (world.py); when all is quiet, everything must have come to its place.
 
 The same machine must find a dispatcher that is broken: `test_it_finds...`.
@@ -67,7 +67,7 @@ class Machine(RuleBasedStateMachine):
         if CLUSTER_ANNOTATION in (job["metadata"].get("annotations") or {}):
             self.world.edit(job, suspend=not job["spec"]["suspend"])
             return
-        change = data.draw(
+        change: Json = data.draw(
             st.sampled_from(
                 [
                     {"hold": True, "suspend": True},
@@ -196,8 +196,8 @@ def not_followed_is_not_there() -> Any:
     """A namespace that the WorkerCluster no longer allows is not followed, and taken for empty."""
     contact = Workers.contact
     return _all(
-        mock.patch.object(Workers, "follow", lambda *_: None),
-        mock.patch.object(Session, "occupied", lambda _: set()),
+        mock.patch.object(Workers, "follow"),
+        mock.patch.object(Session, "occupied", return_value=set()),
         mock.patch.object(Workers, "contact", lambda self, worker, *_: contact(self, worker)),
     )
 

@@ -27,7 +27,7 @@ from multimirror.kube import Client, Connection
 from multimirror.kube.resources import JOBS, NAMESPACES, NODES, SECRETS
 from multimirror.options import DispatcherOptions
 from tests.unit.kube.virtual_time import VirtualTimeLoop
-from tests.unit.shell.fake_api import FakeCluster, Network, Request, timestamp, wall_clock
+from tests.unit.shell.fake_api import START, FakeCluster, Network, Request, timestamp
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -47,8 +47,8 @@ class World:
 
     def __init__(self) -> None:
         self.loop = VirtualTimeLoop(grace=0.0)
-        self.hub = FakeCluster("hub", on_write=self._on_hub_write)
-        self.workers = {name: FakeCluster(name, on_write=self._on_worker_write) for name in WORKERS}
+        self.hub = FakeCluster("hub", self.clock, on_write=self._on_hub_write)
+        self.workers = {name: FakeCluster(name, self.clock, on_write=self._on_worker_write) for name in WORKERS}
         self.network = Network([self.hub, *self.workers.values()])
         self.violations: list[str] = []
         self.dispatcher: Dispatcher | None = None
@@ -104,7 +104,7 @@ class World:
         connection = Connection.strict(self.network.kubeconfig("hub"), name="management")
         async with (
             Client(connection) as client,
-            await Dispatcher.connect(client, OPTIONS, clock=wall_clock) as self.dispatcher,
+            await Dispatcher.connect(client, OPTIONS, clock=self.clock) as self.dispatcher,
         ):
             ready.set()
             await stop.wait()
@@ -134,7 +134,7 @@ class World:
                 "template": {"metadata": {}, "spec": {"containers": [container], "restartPolicy": "Never"}},
             },
         }
-        uid = self.run(_soon(lambda: self.hub.put(JOBS, job)))["metadata"]["uid"]
+        uid = self.hub.put(JOBS, job)["metadata"]["uid"]
         self._changed[uid] = self.loop.time()
         return name
 
@@ -156,7 +156,7 @@ class World:
 
         metadata = job["metadata"]
         self._changed[metadata["uid"]] = self.loop.time()
-        self.run(_soon(lambda: self.hub.change(JOBS, metadata["name"], metadata["namespace"], change)))
+        self.hub.change(JOBS, metadata["name"], metadata["namespace"], change)
 
     def set_worker(self, name: str, **spec: Any) -> None:
         def change(obj: Json) -> None:
@@ -164,7 +164,7 @@ class World:
             obj["spec"] |= spec
             obj["spec"] = {key: value for key, value in obj["spec"].items() if value is not None}
 
-        self.run(_soon(lambda: self.hub.change(WORKER_CLUSTERS, name, "", change)))
+        self.hub.change(WORKER_CLUSTERS, name, "", change)
 
     def set_nodes(self, worker: str, number: int) -> None:
         """Nodes of one cpu each."""
@@ -205,12 +205,15 @@ class World:
         def change(obj: Json) -> None:
             obj["status"] = status
 
-        self.run(_soon(lambda: self.workers[worker].change(JOBS, metadata["name"], metadata["namespace"], change)))
+        self.workers[worker].change(JOBS, metadata["name"], metadata["namespace"], change)
 
     # --- what is there
 
     def now(self) -> str:
-        return self.run(_soon(timestamp)) if not self.loop.is_running() else timestamp()
+        return timestamp(self.clock())
+
+    def clock(self) -> float:
+        return START + self.loop.time()
 
     def jobs(self) -> list[Json]:
         return self.hub.all(JOBS)
@@ -287,8 +290,3 @@ def _is_waiting(job: Json) -> bool:
 
 def _priority(job: Json) -> int:
     return int(job["metadata"]["labels"][PRIORITY_LABEL])
-
-
-async def _soon(call: Any) -> Any:
-    """On the loop, whose clock the clusters read."""
-    return call()
