@@ -9,7 +9,7 @@ is said by its own conditions and ends nobody else.
 
 import asyncio
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
@@ -64,18 +64,19 @@ class Worker:
         options: WorkerOptions,
         handlers: WorkerHandlers,
         *,
+        asked: Iterable[Scope],
         losses: Losses[Scope],
         claim: Callable[[str, str], str | None],
         clock: Callable[[], float],
     ) -> None:
-        """`claim(name, identity)` gives the name of the worker that already is this cluster, if there is one."""
+        """`asked`: what to follow in any case. `claim(name, identity)`: who else is this cluster already, if any."""
         self.name = name
         self.state = WorkerState()
         self.session: Session | None = None
         """Open and synced, while connected."""
         self._target, self._options, self._handlers = target, options, handlers
         self._losses, self._claim, self._clock = losses, claim, clock
-        self._asked: set[Scope] = set()
+        self._asked = set(asked)
         self._occupied: set[Scope] = set()  # where there were copies when the last session ended
         self._failures: dict[Scope, int] = {}  # heartbeats in a row at which it could not be followed
         self._poked = asyncio.Event()

@@ -69,6 +69,7 @@ class Workers:
         self._losses: Losses[Scope] = Losses(clock)
         self._workers: dict[str, Worker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._asked: dict[str, set[Scope]] = {}  # of workers that are not there yet
         self._identities: dict[str, str] = {}  # worker: the identity of its cluster
         self._dirty: set[str] = set()
         self._news = asyncio.Event()
@@ -115,6 +116,8 @@ class Workers:
         known = self._workers.get(worker)
         if known is not None:
             known.follow(namespace, resource)
+        else:
+            self._asked.setdefault(worker, set()).add((resource, namespace))
 
     # --- life
 
@@ -157,7 +160,14 @@ class Workers:
             return
         self._losses.lost(name, since=disconnected_at(cluster))
         self._workers[name] = worker = Worker(
-            name, target, self._options, self._handlers, losses=self._losses, claim=self._claim, clock=self._clock
+            name,
+            target,
+            self._options,
+            self._handlers,
+            asked=self._asked.pop(name, ()),
+            losses=self._losses,
+            claim=self._claim,
+            clock=self._clock,
         )
         self._tasks[name] = tasks.start(f"worker {name}", worker.run())
 

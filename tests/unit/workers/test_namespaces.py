@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from multimirror.api import WORKER_CLUSTERS
 from multimirror.kube.controller import NotYet
 from multimirror.kube.resources import JOBS, NAMESPACES
 from multimirror.workers import NotFollowed
@@ -102,6 +103,31 @@ async def test_a_namespace_is_followed_from_the_moment_that_somebody_asks_and_in
         cluster.restore()
         await stage.connected("east")
         assert stage.workers.contact("east", "team-a").connected
+
+
+@virtual_time
+async def test_what_is_asked_for_before_the_worker_is_known_is_followed_from_its_first_session_on() -> None:
+    async with a_stage() as stage:
+        stage.workers.follow("east", "team-a")  # the originals were listed before the WorkerClusters
+        cluster = await stage.add("east", namespaces=B)
+        await cluster.put(JOBS, a_copy(namespace="team-a"))
+        worker = await stage.connected("east")
+        assert len(worker.copies(UID)) == 1
+        assert stage.workers.contact("east", "team-a").connected
+
+
+@virtual_time
+async def test_what_was_asked_of_a_worker_goes_with_it() -> None:
+    async with a_stage() as stage:
+        await stage.add("east", namespaces=B)
+        await stage.connected("east")
+        stage.workers.follow("east", "team-a")
+        await stage.until(lambda: stage.workers.contact("east", "team-a").connected)
+        await stage.management.remove(WORKER_CLUSTERS, "east")
+        await stage.until(lambda: stage.workers.get("east") is None)
+        await stage.set_spec("east", namespaces=B)
+        await stage.connected("east")
+        assert not stage.workers.contact("east", "team-a").connected
 
 
 @virtual_time
