@@ -117,7 +117,7 @@ class Worker:
         )
         if self.session is None or namespace is None:
             return contact
-        # Trouble counts from the heartbeat that noted it, and until one notes its end: everybody concerned is told then.
+        # Trouble counts from the heartbeat that noted it until one notes its end: everybody concerned is told then.
         # A watch that is broken for a while in between makes nothing vanish: what it showed stays in the cache.
         trouble = state.unfollowed.get((resource.name, namespace))
         is_filled = self.session.is_filled(namespace, resource)

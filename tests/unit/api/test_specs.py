@@ -126,7 +126,7 @@ def test_a_queue_that_says_everything() -> None:
     spec = MirrorQueueSpec.read(
         a_queue(
             namespaceSelector={"matchLabels": {"team": "a"}},
-            contacts={"names": ["west", "east"], "selector": {"matchLabels": {"region": "north"}}},
+            workers={"names": ["west", "east"], "selector": {"matchLabels": {"region": "north"}}},
             placement="Ordered",
             queueingStrategy="StrictFIFO",
             quota={"jobs": 5, "resources": {"cpu": "500m"}},
@@ -153,7 +153,7 @@ def test_a_queue_that_says_everything() -> None:
 
 
 def test_a_queue_with_named_workers_has_no_others() -> None:
-    workers = MirrorQueueSpec.read(a_queue(contacts={"names": ["east"]})).workers
+    workers = MirrorQueueSpec.read(a_queue(workers={"names": ["east"]})).workers
     assert workers.include("east", {})
     assert not workers.include("west", {})
 

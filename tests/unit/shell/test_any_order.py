@@ -2,7 +2,7 @@
 memory.
 
 Users hold, relabel, restrict and delete their Jobs at any time; operators narrow and rename namespaces of workers;
-nodes come and go, writes are slow, links are cut, the dispatcher is started anew; two queues compete for the same workers.
+nodes come and go, writes are slow, links are cut, the dispatcher is started anew; two queues compete for the workers.
 What must never happen is noted at each write (world.py); when all is quiet, everything must have come to its place.
 
 The same machine must find a dispatcher that is broken: `test_it_finds...`.
