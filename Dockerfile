@@ -1,4 +1,4 @@
-# One image for our controllers: small, without a shell user's tools, running as nobody in particular.
+# One image for our controllers and nothing else: small, without a shell user's tools, running as nobody in particular.
 #
 #   docker build -t multimirror:0.1.0 .
 #   docker run --rm multimirror:0.1.0 multimirror --help
@@ -9,7 +9,6 @@ WORKDIR /src
 COPY pyproject.toml README.md LICENSE ./
 COPY multimirror multimirror
 COPY builtin_controller builtin_controller
-COPY clusters clusters
 COPY deploy deploy
 RUN python -m venv /opt/multimirror \
     && /opt/multimirror/bin/pip install --no-cache-dir --disable-pip-version-check . \

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
-from multimirror.batch import IndexSet, Json, prepare_job_create, stored_job, validate_job_status_update
+from clusters.jobapi import prepare_job_create, stored_job, validate_job_status_update
+from multimirror.batch import IndexSet, Json
 from multimirror.kinds.job.mirror import mirror_status
 
 _ROUNDS = 5

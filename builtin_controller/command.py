@@ -3,24 +3,24 @@
 import asyncio
 import sys
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 
 import prometheus_client
 import structlog
 
 from builtin_controller.controller import COMPONENT, JobController
 from builtin_controller.flags import Flags, parse
-from multimirror.kube import Client, Connection, LeaderElector, run
+from multimirror.kube import Connection, run
 from multimirror.kube.errors import ConfigError, LeadershipLost
 from multimirror.kube.health import HealthServer
 from multimirror.kube.logs import configure_logging
-from multimirror.kube.serving import serve
+from multimirror.kube.manager import Election, Manager
+from multimirror.kube.supervise import TaskEnded
 
 _log = structlog.get_logger(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run until told to stop. 0 after a regular end, 1 when leadership was lost, 2 when it could not start."""
+    """Run until told to stop. 0 after a regular end, 1 when leadership or a task was lost, 2 if it could not start."""
     flags = parse(arguments)
     configure_logging("json" if flags.log_format == "json" else "text", flags.log_level)
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types for it
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _log.warning("a feature gate that means nothing to this controller", gate=gate)
     try:
         run(lambda stop: _serve(flags, stop))
-    except LeadershipLost:
+    except (LeadershipLost, TaskEnded):  # the log says why
         return 1
     except (ConfigError, OSError) as error:
         print(f"builtin-controller: {error}", file=sys.stderr)  # noqa: T201 - a command tells why it does not start
@@ -37,25 +37,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _serve(flags: Flags, stop: asyncio.Event) -> None:
-    connection = Connection.own(flags.kubeconfig, flags.context, name="cluster")
-    async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(
-            Client(connection, concurrency=flags.concurrency, qps=flags.qps, burst=flags.burst, user_agent=COMPONENT)
-        )
-        elector = None
-        if flags.leader_elect:
-            # Leadership must not wait behind work: its calls have a client of their own.
-            own = await stack.enter_async_context(Client(connection, concurrency=2, user_agent=COMPONENT))
-            elector = _elector(flags, own)
-        writer = client.guarded(elector.check) if elector is not None else client
-        controller = JobController(writer, flags.options, width=flags.concurrency)
-        health = HealthServer(flags.metrics_host, flags.metrics_port) if flags.metrics_host is not None else None
-        await serve(controller, stop, health=health, elector=elector)
+    manager = Manager(
+        Connection.own(flags.kubeconfig, flags.context, name="cluster"),
+        COMPONENT,
+        concurrency=flags.concurrency,
+        qps=flags.qps,
+        burst=flags.burst,
+        election=_election(flags) if flags.leader_elect else None,
+        health=HealthServer(flags.metrics_host, flags.metrics_port) if flags.metrics_host is not None else None,
+    )
+    async with manager:
+        await manager.run(JobController(manager.writer, flags.options, width=flags.concurrency), stop)
 
 
-def _elector(flags: Flags, client: Client) -> LeaderElector:
-    return LeaderElector(
-        client,
+def _election(flags: Flags) -> Election:
+    return Election(
         flags.lease_name,
         flags.lease_namespace,
         lease_duration=flags.lease_duration,

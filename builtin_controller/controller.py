@@ -9,7 +9,7 @@ A process of its own (command.py) follows the API server first and works only on
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Final, Literal, Self
 
@@ -24,7 +24,9 @@ from builtin_controller.syncing import Parts, Syncer
 from builtin_controller.triggers import Triggers
 from multimirror.batch import Json
 from multimirror.kube import Client, Controller, EventRecorder, Informer, WorkQueue
+from multimirror.kube.manager import background
 from multimirror.kube.resources import JOBS, PODS
+from multimirror.kube.supervise import Supervisor
 
 COMPONENT: Final = "job-controller"
 _EVENTS_PER_SECOND: Final = 1000.0  # the budget of each object is what limits them
@@ -91,7 +93,7 @@ class JobController:
         ]
         self.working = False
         """Whether syncs may be running."""
-        self._running: AsyncExitStack | None = None
+        self._running: AbstractAsyncContextManager[None] | None = None
 
     @property
     def has_synced(self) -> bool:
@@ -116,9 +118,8 @@ class JobController:
         await self.synced()
         self.working = True
         try:
-            async with self._events, asyncio.TaskGroup() as group:
-                for workers in self._workers:
-                    group.create_task(workers.run())
+            async with self._events, Supervisor() as tasks:
+                await asyncio.wait([tasks.start(each.name, each.run(), may_return=True) for each in self._workers])
         finally:
             self.working = False
 
@@ -129,21 +130,16 @@ class JobController:
             workers.stop()
 
     async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self.following())
-            await self.synced()
-            group = await stack.enter_async_context(asyncio.TaskGroup())
-            group.create_task(self.work())
-            stack.callback(self.stop)
-            self._running = stack.pop_all()
+        self._running = background(self, self.synced)
+        await self._running.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._running is not None:
-            await self._running.aclose()
-            self._running = None
+            running, self._running = self._running, None
+            await running.__aexit__(kind, error, trace)
 
     def _tell(self, job: Json, kind: Literal["Normal", "Warning"], reason: str, message: str) -> None:
         about = {**job, "apiVersion": JOBS.api_version, "kind": JOBS.kind}

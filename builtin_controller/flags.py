@@ -1,16 +1,13 @@
 """The command line: flags in the words of kube-controller-manager, checked before anything starts."""
 
 import argparse
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from builtin_controller.options import GATES, LOCKED, Options
-
-_PART: Final = re.compile(r"([0-9]*\.?[0-9]+)(ns|us|µs|ms|s|m|h)")
-_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+from multimirror.batch.durations import DurationError, parse_duration
+from multimirror.kube.addresses import parse_address
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +89,10 @@ def duration(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        parts = _PART.findall(text)
-        if not parts or "".join(number + unit for number, unit in parts) != text:
+        try:
+            return parse_duration(text).total_seconds()
+        except DurationError:
             raise argparse.ArgumentTypeError(f"{text!r} is no duration; write 100ms, 1.5s or 2m30s") from None
-        return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
 def _truth(text: str) -> bool:
@@ -132,10 +129,10 @@ def _address(text: str) -> tuple[str | None, int]:
     """`host:port`, `:port`, or 0 for no server at all."""
     if text == "0":
         return None, 0
-    host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise ValueError(f"--metrics-bind-address: {text!r} is no address; write 127.0.0.1:8080, :8080, or 0 for none")
-    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - what ":8080" means
+    try:
+        return parse_address(text)
+    except ValueError as error:
+        raise ValueError(f"--metrics-bind-address: {error}, or 0 for none") from None
 
 
 def parser() -> argparse.ArgumentParser:

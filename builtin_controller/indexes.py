@@ -6,7 +6,6 @@ intervals all the way, so that a Job with 100,000 completions costs as much as i
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from itertools import groupby
 from typing import Final
 
@@ -16,15 +15,16 @@ from builtin_controller.pods import NO_INDEX, Pod
 from builtin_controller.removal import cheapest_first
 from builtin_controller.vocabulary import SUCCEEDED
 from multimirror.batch import IndexSet
+from multimirror.batch.caching import TextCache
 
 _NUMBER: Final = re.compile(r"\+?[0-9]{1,18}")
+_REMEMBERED_CHARACTERS: Final = 2 * 2**20  # read, a text takes up to fifteen times its size
 
 
-@lru_cache(maxsize=256)
 def read_indexes(text: str | None, completions: int) -> IndexSet:
     """The indexes of a status or a success rule: bad fragments are passed over, reading stops at the first one that
     starts beyond `completions`, ends are clipped."""
-    return IndexSet.of_intervals(_fragments(text or "", completions))
+    return _remembered(text or "", completions)
 
 
 def _fragments(text: str, completions: int) -> Iterator[tuple[int, int]]:
@@ -41,6 +41,13 @@ def _fragments(text: str, completions: int) -> Iterator[tuple[int, int]]:
         end = min(int(last), completions - 1) if dash else start
         if start <= end:
             yield start, end
+
+
+def _intervals(text: str, completions: int) -> IndexSet:
+    return IndexSet.of_intervals(_fragments(text, completions))
+
+
+_remembered: Final = TextCache(_intervals, characters=_REMEMBERED_CHARACTERS)
 
 
 def succeeded_indexes(job: Job, pods: Iterable[Pod]) -> tuple[IndexSet, IndexSet]:

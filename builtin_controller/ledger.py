@@ -15,9 +15,10 @@ from builtin_controller.job import Job
 from builtin_controller.pods import Pod, controller_of
 from builtin_controller.vocabulary import FAILED
 from multimirror.batch import Json, selector_matches
+from multimirror.batch.labels import CONTROLLER_UID_LABEL, LEGACY_CONTROLLER_UID_LABEL
 from multimirror.kube import Change, key_of
 
-_OWNER_LABELS: Final = ("batch.kubernetes.io/controller-uid", "controller-uid")
+_OWNER_LABELS: Final = (CONTROLLER_UID_LABEL, LEGACY_CONTROLLER_UID_LABEL)
 """Labels that nearly every Job selects by, and no two Jobs share: pods are filed by them."""
 
 

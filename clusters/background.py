@@ -14,9 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-import yaml
-
 from clusters.fleet import Cluster, Fleet, FleetOptions, open_fleet
+from clusters.kubeconfigs import write_kubeconfig
 
 _T = TypeVar("_T")
 
@@ -59,10 +58,7 @@ class BackgroundFleet:
             raise ValueError(f"no cluster {name!r}: there are {', '.join(each.name for each in self.clusters())}")
         if self._files is None:
             self._files = tempfile.TemporaryDirectory(prefix="multimirror-fleet-")
-        path = Path(self._files.name, f"{name}.kubeconfig")
-        path.touch(mode=0o600)
-        path.write_text(yaml.safe_dump(cluster.kubeconfig))
-        return path
+        return write_kubeconfig(Path(self._files.name, f"{name}.kubeconfig"), cluster.kubeconfig)
 
     def run(self, work: Coroutine[Any, Any, _T], timeout: float | None = 60.0) -> _T:
         """Run a coroutine on the fleet's event loop and wait for its result."""

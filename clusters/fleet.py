@@ -144,6 +144,9 @@ _KINDS: Final = {
 }
 
 
+KINDS: Final = tuple(_KINDS)
+
+
 def open_fleet(kind: str = "embedded", options: FleetOptions | None = None) -> Fleet:
     """A fleet of that kind, not yet started: use it as `async with`."""
     try:

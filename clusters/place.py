@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-import yaml
-
 from clusters.fleet import Fleet, FleetError
+from clusters.kubeconfigs import write_kubeconfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +52,7 @@ class Place:
         """Write down what is up, and a kubeconfig for each cluster; gives what was written."""
         rows = []
         for cluster in fleet.clusters():
-            path = self.kubeconfig(cluster.name)
-            path.touch(mode=0o600)
-            path.write_text(yaml.safe_dump(cluster.kubeconfig))
+            path = write_kubeconfig(self.kubeconfig(cluster.name), cluster.kubeconfig)
             server = cluster.kubeconfig["clusters"][0]["cluster"]["server"]
             rows.append({"name": cluster.name, "server": server, "kubeconfig": str(path)})
         state = {"kind": kind, "pid": os.getpid(), **more, "clusters": rows}

@@ -48,7 +48,7 @@ class Scenario:
             "placement": self.placement,
             "retention": f"{self.retention:g}s",
             "onWorkerLost": {"after": f"{self.lost_after:g}s", "action": self.when_lost},
-            **({"fence": {"lease": f"{self.fence:g}s", "grace": f"{GRACE:g}s"}} if self.fence else {}),
+            **({"fence": {"timeout": f"{self.fence:g}s", "grace": f"{GRACE:g}s"}} if self.fence else {}),
         }
 
     def expected(self) -> dict[str, str]:

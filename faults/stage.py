@@ -244,7 +244,7 @@ class Stage:
         kubeconfig = self.proxies[f"{DISPATCHER}/{MANAGEMENT}"].kubeconfig
         connection = Connection.from_kubeconfig(kubeconfig, name=MANAGEMENT)
         async with Client(connection) as client:
-            dispatcher = Dispatcher(client, self._options)
+            dispatcher = await Dispatcher.connect(client, self._options)
             async with dispatcher.following():
                 await dispatcher.work()
 

@@ -1,15 +1,16 @@
 """The dispatcher put together: caches in the middle, one lane of work for each cluster.
 
-    async with Dispatcher(client) as dispatcher:    # works inside, has stopped outside
+    async with await Dispatcher.connect(client) as dispatcher:    # works inside, has stopped outside
         ...
 
 A process of its own follows first and works only once it leads: `following()`, then `work()`.
 
-    knowledge   the caches, and the questions that are answered from them
-    listening   what happened: uids of Jobs that have to be looked at
-    lanes       decide and act, for the management cluster and for each worker
-    scheduler   passes over what waits, and the assignments that they decide
-    reporting   the status of our own objects
+    reconcile.cache      what is followed on the management cluster
+    workers              what is followed on each worker
+    reconcile.events     what happened: Refs of objects that have to be looked at
+    reconcile.lanes      decide and act, for the management cluster and for each worker
+    scheduling           passes over what waits, and the assignments that they decide
+    observe              the status of our own objects, and explanations
 
 Nothing is decided before the caches of the management cluster are filled and each worker has been tried once (I9);
 every write asks the guard first, which a leader's client carries.
@@ -26,93 +27,150 @@ from typing import Final, Self
 import structlog
 
 from multimirror.batch import Json
+from multimirror.batch.times import moment
+from multimirror.kinds import JOB, KINDS, Ref, ref_of
 from multimirror.kube import Client, EventRecorder, WorkQueue
-from multimirror.observe.explain import explained
+from multimirror.kube.supervise import Supervisor
+from multimirror.observe.explain import explanation
 from multimirror.observe.reporter import Reporter
+from multimirror.observe.snapshot import job_view
+from multimirror.observe.sources import CachedFleet
 from multimirror.options import DispatcherOptions
-from multimirror.reconcile.cache import Knowledge
-from multimirror.reconcile.events import Listening
-from multimirror.reconcile.execute import ManagementActor
+from multimirror.reconcile.cache import ManagementCache
+from multimirror.reconcile.events import EventHandlers
+from multimirror.reconcile.execute import ManagementExecutor, WorkerContext
 from multimirror.reconcile.lanes import Lanes
-from multimirror.scheduling.filters import Explanation
-from multimirror.scheduling.recall import recall
+from multimirror.reconcile.memory import Memory
+from multimirror.reconcile.metrics import DispatchTimer
+from multimirror.reconcile.observer import Observer
+from multimirror.scheduling.announcements import Announcements
+from multimirror.scheduling.assignments import Assignments
+from multimirror.scheduling.plan import PlacementDecision
 from multimirror.scheduling.scheduler import Scheduler
-from multimirror.workers import Access, Worker, Workers, identity_of
+from multimirror.workers import Worker, WorkerOptions, Workers, identity_of
 
 COMPONENT: Final = "multimirror"
 _EVENTS_PER_SECOND: Final = 50.0
-_FIRST_CONTACT: Final = 8.0
-_FIRST_LOOK: Final = 30.0
+_FIRST_CONTACT_SECONDS: Final = 8.0
+_FIRST_LOOK_SECONDS: Final = 30.0
 
 _log = structlog.get_logger(__name__)
 
 
 class Dispatcher:
-    """Everything between the Jobs of a management cluster and its workers."""
+    """Everything between the objects of a management cluster and its workers."""
 
     def __init__(
         self,
         client: Client,
+        origin: str,
         options: DispatcherOptions | None = None,
         *,
         guard: Callable[[], None] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`guard` is called before each write; what it raises stops the write (see LeaderElector.check)."""
-        self.options = options = options or DispatcherOptions()
-        self._reader, self._guard = client, guard
+        """`origin` is the identity of the management cluster (see `connect`), which every copy carries. `guard` is
+        called before each write; what it raises stops the write (see LeaderElector.check)."""
+        options = options or DispatcherOptions()
         writer = client.guarded(guard) if guard is not None else client
-        self._events = EventRecorder(writer, COMPONENT, qps=_EVENTS_PER_SECOND, capacity=5000)
-        self._known = known = Knowledge(client, options, clock)
-        queue = WorkQueue("management")
-        actor = ManagementActor(writer, known.originals, known.memory, self._events)
-        self._scheduler = Scheduler(
+        self.origin: Final = origin
+        self.ready: Final = asyncio.Event()
+        """Set while work is being done."""
+        self._client = client
+        self._events = EventRecorder(
+            writer, COMPONENT, qps=_EVENTS_PER_SECOND, capacity=5000, wall_clock=lambda: moment(clock())
+        )
+        self._cache = cache = ManagementCache(client, options)
+        self._workers = workers = Workers(
+            cache.clusters,
+            cache.secrets,
+            WorkerOptions(
+                origin=origin,
+                secret_namespace=options.namespace,
+                directory=options.kubeconfig_directory,
+                concurrency=options.worker_concurrency,
+                heartbeat=options.heartbeat,
+                guard=guard,
+            ),
+            clock=clock,
+        )
+        originals, memory, queue = cache.originals, Memory(), WorkQueue[Ref]("management")
+        self._announcements = announcements = Announcements(self._events, KINDS)
+        observer = Observer(cache, workers, memory, clock)
+        assignments = Assignments(KINDS, originals.queue_of, again=queue.add)
+        self._scheduler = scheduler = Scheduler(
             writer,
-            known.originals,
-            known.memory,
-            self._events,
-            queues=lambda: known.specs,
-            workers=known.views,
-            again=queue.add,
+            originals,
+            assignments,
+            announcements,
+            queues=lambda: cache.queue_specs,
+            workers=observer.worker_snapshots,
+            worker=observer.worker_snapshot,
+            clock=clock,
             concurrency=options.concurrency,
         )
-        self._lanes = Lanes(known, actor, self._scheduler, queue, options)
-        self._reporter = Reporter(writer, known, self._scheduler, options)
-        self._listening = Listening(known, self._lanes, self._scheduler, actor, self._reporter.wake)
+        context = WorkerContext(
+            origin=origin,
+            memory=memory,
+            originals=originals,
+            announcements=announcements,
+            timer=DispatchTimer(),
+            refusal_seconds=options.refusal_seconds,
+            clock=clock,
+        )
+        executor = ManagementExecutor(writer, originals, memory, announcements)
+        self._lanes = lanes = Lanes(
+            queue=queue,
+            originals=originals,
+            workers=workers,
+            observer=observer,
+            scheduler=scheduler,
+            executor=executor,
+            context=context,
+            options=options,
+        )
+        self._fleet = CachedFleet(cache, workers, assignments, scheduler)
+        self._reporter = Reporter(writer, self._fleet, options, clock=clock)
+        EventHandlers(
+            management=cache,
+            workers=workers,
+            observer=observer,
+            lanes=lanes,
+            scheduler=scheduler,
+            assignments=assignments,
+            context=context,
+            report=self._reporter.wake,
+        )
         self._running: AsyncExitStack | None = None
-        self.ready = asyncio.Event()
-        """Set while work is being done."""
+
+    @classmethod
+    async def connect(
+        cls,
+        client: Client,
+        options: DispatcherOptions | None = None,
+        *,
+        guard: Callable[[], None] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> Self:
+        """Ask the management cluster who it is, and put a dispatcher together."""
+        return cls(client, await identity_of(client), options, guard=guard, clock=clock)
 
     # --- life
 
     @asynccontextmanager
     async def following(self) -> AsyncIterator[None]:
         """Follow all clusters: caches fill and stay true, nothing is written."""
-        self._lanes.origin = origin = await identity_of(self._reader)
-        access = Access(
-            origin=origin,
-            secret_namespace=self.options.namespace,
-            directory=self.options.kubeconfig_directory,
-            concurrency=self.options.worker_concurrency,
-            pulse=self.options.pulse,
-            guard=self._guard,
-        )
-        known = self._known
-        known.workers = workers = Workers(known.clusters, known.secrets, self._listening, access)
         async with AsyncExitStack() as stack:
-            for informer in known.informers:
+            for informer in self._cache.informers:
                 await stack.enter_async_context(informer)
-            task = asyncio.get_running_loop().create_task(workers.run(), name="workers")
-            try:
-                yield
-            finally:
-                task.cancel()
-                await asyncio.wait([task])
+            tasks = await stack.enter_async_context(Supervisor())
+            tasks.start("workers", self._workers.run())
+            yield
 
     @property
     def has_synced(self) -> bool:
         """The caches of the management cluster have been filled."""
-        return all(informer.has_synced for informer in self._known.informers)
+        return self._cache.has_synced
 
     @property
     def working(self) -> bool:
@@ -121,24 +179,22 @@ class Dispatcher:
 
     async def synced(self) -> None:
         """Wait until there is a true picture: our own caches, and each worker tried once (or given up on for now)."""
-        for informer in self._known.informers:
-            await informer.synced()
-        assert self._known.workers is not None, "the caches are followed"
+        await self._cache.synced()
         try:
-            async with asyncio.timeout(_FIRST_CONTACT):
-                await self._known.workers.settled()
+            async with asyncio.timeout(_FIRST_CONTACT_SECONDS):
+                await self._workers.settled()
         except TimeoutError:
             _log.warning("starts without having heard from every worker")
 
     async def work(self) -> None:
         """Decide and act until `stop`, or until cancelled. The caches have to be followed meanwhile."""
         await self.synced()
-        await recall(self._reader, COMPONENT, self._known.originals, self._known.memory)
-        self._known.begin()
-        async with self._events, asyncio.TaskGroup() as group:
-            reporter = group.create_task(self._reporter.run(), name="reporter")
-            first_look = group.create_task(self._first_look(), name="first look")
-            scheduler = group.create_task(self._scheduler.run(), name="scheduler")
+        await self._announcements.recall(self._client, COMPONENT)
+        self._workers.begin()
+        async with self._events, Supervisor() as tasks:
+            tasks.start("reporter", self._reporter.run())
+            tasks.start("first look", self._first_look(), may_return=True)
+            scheduler = tasks.start("scheduler", self._scheduler.run(), may_return=True)
             self.ready.set()
             try:
                 await self._lanes.run()
@@ -146,13 +202,11 @@ class Dispatcher:
                 await asyncio.wait([scheduler])
             finally:
                 self.ready.clear()
-                reporter.cancel()
-                first_look.cancel()
 
     async def _first_look(self) -> None:
-        """Queues are counted when all Jobs were looked at; or so late that there is always another one."""
+        """Queues are counted when all objects were looked at; or so late that there is always another one."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_FIRST_LOOK):
+            async with asyncio.timeout(_FIRST_LOOK_SECONDS):
                 await self._lanes.looked()
         self._reporter.counted()
 
@@ -164,8 +218,8 @@ class Dispatcher:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.following())
-            group = await stack.enter_async_context(asyncio.TaskGroup())
-            working = group.create_task(self.work(), name="dispatcher")
+            tasks = await stack.enter_async_context(asyncio.TaskGroup())
+            working = tasks.create_task(self.work(), name="dispatcher")
             stack.callback(self.stop)
             waiting = asyncio.ensure_future(self.ready.wait())
             await asyncio.wait([working, waiting], return_when=asyncio.FIRST_COMPLETED)
@@ -182,24 +236,20 @@ class Dispatcher:
 
     # --- questions
 
-    @property
-    def origin(self) -> str:
-        """The identity of the management cluster, on every copy."""
-        return self._lanes.origin
-
-    def explain(self, namespace: str, name: str) -> Explanation | None:
+    def explain(self, namespace: str, name: str) -> PlacementDecision | None:
         """Why a Job waits: every worker with its reason. None for one that does not wait."""
-        job = self._known.originals.informer.get(f"{namespace}/{name}")
-        return self._scheduler.explanations.get(job["metadata"]["uid"]) if job is not None else None
+        job = self._cache.originals.find(JOB, f"{namespace}/{name}")
+        return self._scheduler.decisions.get(ref_of(JOB, job)) if job is not None else None
 
     def explained(self, key: str) -> Json | None:
         """Where the Job `namespace/name` is, and why it is not further, as JSON. None where we know no such Job."""
-        return explained(key, self._known, self._scheduler)
+        view = job_view(self._fleet, key)
+        return explanation(view) if view is not None else None
 
     async def idle(self) -> None:
-        """Wait until every Job that wanted attention has had it (what waits for a time aside)."""
+        """Wait until every object that wanted attention has had it (what waits for a time aside)."""
         await self._lanes.idle()
 
     def worker(self, name: str) -> Worker | None:
         """A worker's connection and state."""
-        return self._known.worker(name)
+        return self._workers.get(name)

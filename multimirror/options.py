@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from multimirror.api import MANAGED_BY
-from multimirror.workers import Pulse
+from multimirror.workers import Heartbeat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,4 +27,4 @@ class DispatcherOptions:
     """The shortest time between two writes of the same status of ours, unless a condition changes."""
     contact_seconds: float = 60.0
     """How often a WorkerCluster's lastContact is written when nothing else changes."""
-    pulse: Pulse = field(default_factory=Pulse)
+    heartbeat: Heartbeat = field(default_factory=Heartbeat)

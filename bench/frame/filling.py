@@ -10,7 +10,8 @@ from bench.frame.generator import NAMESPACE, a_job
 from bench.frame.results import Recorder
 from bench.frame.standin import statuses
 from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION
-from multimirror.kinds.job.copy import make_copy
+from multimirror.batch import Json
+from multimirror.kinds import JOB, CopyOptions
 from multimirror.kube.resources import JOBS
 from multimirror.workers import identity_of
 
@@ -46,7 +47,7 @@ async def fill(recorder: Recorder, fleet: EmbeddedFleet, size: int, state_of: Ca
         shown_by = [fleet.management]
         if state is not State.FINISHED:
             there = fleet.workers[worker]
-            await there.create(JOBS, make_copy(made, origin=origin, attempt=1), NAMESPACE)
+            await there.create(JOBS, _copy_of(made, origin), NAMESPACE)
             shown_by.append(there)
         for client in shown_by:
             for status in (running,) if state is State.RUNNING else (running, ended):
@@ -58,3 +59,9 @@ async def fill(recorder: Recorder, fleet: EmbeddedFleet, size: int, state_of: Ca
                 group.create_task(one(number))
         if first and first % 5000 == 0:
             recorder.say(f"{first:,} of {size:,} are there")
+
+
+def _copy_of(job: Json, origin: str) -> Json:
+    metadata = job["metadata"]
+    options = CopyOptions(origin=origin, attempt=1, name=metadata["name"], namespace=metadata["namespace"])
+    return JOB.make_copy(job, options)

@@ -6,7 +6,8 @@ The texts are the ones that kubectl and client libraries print or match on, so t
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from multimirror.batch import FieldError, invalid_status
+from multimirror.batch import FieldError
+from multimirror.batch.errors import quote
 
 
 class StatusError(Exception):
@@ -93,9 +94,12 @@ def bad_request(message: str) -> StatusError:
 
 def invalid(group: str, kind: str, name: str, problems: Sequence[FieldError]) -> StatusError:
     """The object breaks rules."""
-    status = invalid_status(group, kind, name, problems)
-    details = {key: value for key, value in status["details"].items() if value}
-    return StatusError(422, "Invalid", status["message"], details)
+    texts = list(dict.fromkeys(str(problem) for problem in problems))
+    why = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    details = _about(group, kind, name)
+    if problems:
+        details["causes"] = [{"reason": each.reason, "message": each.message, "field": each.field} for each in problems]
+    return StatusError(422, "Invalid", f"{qualified(group, kind)} {quote(name)} is invalid: {why}", details)
 
 
 def forbidden(group: str, plural: str, name: str, why: str, causes: list[dict[str, Any]] | None = None) -> StatusError:

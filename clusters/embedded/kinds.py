@@ -11,7 +11,8 @@ from typing import Any, ClassVar, Literal
 
 from clusters.embedded.schemas import Shape
 from clusters.embedded.store import Object, Store, Table
-from multimirror.batch import FieldError, validate_metadata, validate_metadata_update
+from clusters.jobapi import validate_metadata, validate_metadata_update
+from multimirror.batch import FieldError
 from multimirror.batch.names import dns_subdomain
 
 Propagation = Literal["Background", "Foreground", "Orphan"]

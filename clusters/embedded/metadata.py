@@ -1,6 +1,6 @@
 """Names that the server makes up, and the objects' metadata: what is filled in, what cannot be changed.
 
-What is wrong with names, labels and metadata is judged by multimirror.batch, which has the rules for every kind.
+What is wrong with names, labels and metadata is judged by clusters.jobapi, which has the rules for every kind.
 """
 
 import secrets

@@ -5,9 +5,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-import yaml
-
 from clusters.kind import CommandError, KindFleet, KindOptions, NotPossibleError, unavailable
+from clusters.kubeconfigs import write_kubeconfig
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -42,10 +41,7 @@ async def _create(options: argparse.Namespace) -> None:
         options.kubeconfigs.mkdir(mode=0o700, parents=True, exist_ok=True)
         for cluster in (fleet.management, *fleet.workers.values()):
             for suffix, kubeconfig in (("", cluster.kubeconfig), (".internal", cluster.internal_kubeconfig)):
-                path = options.kubeconfigs / f"{cluster.name}{suffix}.kubeconfig"
-                path.touch(mode=0o600)
-                path.write_text(yaml.safe_dump(kubeconfig))
-                print(path)
+                print(write_kubeconfig(options.kubeconfigs / f"{cluster.name}{suffix}.kubeconfig", kubeconfig))
 
 
 def _parser() -> argparse.ArgumentParser:

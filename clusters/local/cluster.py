@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from clusters.fleet import FleetError, Kubeconfig
+from clusters.kubeconfigs import write_kubeconfig
 from clusters.local import components, probe
 from clusters.local.binaries import Binaries
 from clusters.local.components import Layout, Ports
@@ -152,10 +153,10 @@ class LocalCluster:
         }
 
     def _write_kubeconfigs(self) -> None:
-        _write_private(self.layout.kubeconfig, self.kubeconfig)
+        write_kubeconfig(self.layout.kubeconfig, self.kubeconfig)
         for component in (CONTROLLER_MANAGER, SCHEDULER):
             pair = self.layout.pki.pair(component)
-            _write_private(self.layout.kubeconfig_of(component), self._kubeconfig(_inline(pair)))
+            write_kubeconfig(self.layout.kubeconfig_of(component), self._kubeconfig(_inline(pair)))
 
     def _kubeconfig(self, user: dict[str, str]) -> Kubeconfig:
         ca = base64.b64encode(self.layout.pki.ca.read_bytes()).decode()
@@ -236,8 +237,3 @@ def _inline(pair: Pair) -> dict[str, str]:
         "client-certificate-data": base64.b64encode(pair.certificate.read_bytes()).decode(),
         "client-key-data": base64.b64encode(pair.key.read_bytes()).decode(),
     }
-
-
-def _write_private(path: Path, kubeconfig: Kubeconfig) -> None:
-    path.touch(mode=0o600, exist_ok=True)
-    path.write_text(json.dumps(kubeconfig))  # JSON is YAML

@@ -2,7 +2,7 @@
 
     python -m clusters.local.oracle FILE... [--sample 2000] [--seed 1] [--version 1.36.4]
 
-The recordings are those of `multimirror.batch.oracle`. The live server runs alone, with no controllers, so that
+The recordings are those of `clusters.jobapi.oracle`. The live server runs alone, with no controllers, so that
 nobody else touches the objects. A sample takes the same number of answers from each file, walk by walk (a
 step means something only after those before it). Walks that begin with a status that the API would refuse get it the
 way it was recorded: written straight into etcd. Uids differ from run to run and are translated; everything else that
@@ -22,12 +22,12 @@ from typing import Any, Final
 
 import orjson
 
+from clusters.jobapi.oracle import read_recording, same_message
 from clusters.local import probe
 from clusters.local.binaries import BinariesMissingError
 from clusters.local.cluster import LocalCluster, StartError
 from clusters.local.fleet import LocalFleet
 from clusters.local.options import LocalOptions
-from multimirror.batch.oracle import read_recording, same_message
 from multimirror.kube import ApiError, Client, Connection
 from multimirror.kube.resources import JOBS
 

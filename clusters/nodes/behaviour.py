@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from multimirror.batch import cron
+from multimirror.batch.durations import DurationError, parse_duration
 
 PREFIX: Final = "node.multimirror.dev/"
 _FINISH: Final = f"{PREFIX}finish"
@@ -108,8 +108,8 @@ def _seconds(text: str) -> float:
         seconds = float(text)
     except ValueError:
         try:
-            seconds = cron.parse_duration(text).total_seconds()
-        except cron.ScheduleError as error:
+            seconds = parse_duration(text).total_seconds()
+        except DurationError as error:
             raise ValueError(f"{text!r} is no duration; write for example 5s, 250ms or 1h30m") from error
     if not 0 <= seconds < _FOREVER:
         raise ValueError(f"{text!r} is no duration; it must be finite and not negative")

@@ -10,13 +10,14 @@ import click
 
 from builtin_controller.flags import parser as builtin_parser
 from docs.generator.markdown import code, table
-from multimirror.cli import errors
+from multimirror.cli import errors, extensions
 from multimirror.cli.main import cli
 
 _OPENING: Final = """# Commands
 
 For whoever runs `multimirror`, by hand or in scripts. `multimirror COMMAND --help` says the same, shorter.
 """
+_ADDED: Final = "Comes with the fleets: `pip install 'multimirror[fleets]'`.\n"
 _BUILTIN_OPENING: Final = """# Flags of builtin-controller
 
 For whoever runs the Job controller as a process. What it does, and when to use it:
@@ -29,8 +30,11 @@ def page() -> str:
     root = click.Context(cli, info_name="multimirror", **cli.context_settings)
     commands = list(_walk(cli, root))
     parts = [_OPENING, "## Exit codes\n", _exit_codes()]
+    added = extensions.added()
     for command, context in commands:
         parts += [_section(command, context)]
+        if context.parent is root and context.info_name in added:
+            parts += [_ADDED]
     return "\n".join(parts)
 
 

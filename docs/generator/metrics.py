@@ -18,7 +18,9 @@ builtin-controller at `--metrics-bind-address`.
 How to use them: [monitor](../how-to/monitor.md). A histogram has the series `_bucket`, `_sum` and `_count`.
 """
 _TITLES: Final = {
-    "multimirror.observe": "The dispatcher",
+    "multimirror.observe": "The fleet",
+    "multimirror.scheduling": "Scheduling",
+    "multimirror.reconcile": "Copies and statuses",
     "multimirror.admission": "Admission",
     "multimirror.kube": "The controller runtime, in every process",
     "builtin_controller": "builtin-controller, under kube-controller-manager's names",

@@ -33,6 +33,8 @@ from multimirror.kube.resources import NAMESPACES
 
 _LARGEST: Final = 8 * 2**20  # twice what an API server accepts
 _TIMEOUT: Final = re.compile(r"([0-9]+)s")
+REFUSED: Final = "RefusedByMultimirror"
+"""The cause in each refusal of ours: programs know it by this, people by its message."""
 
 REVIEWS: Final = Counter(
     "multimirror_admission_reviews_total", "Jobs that asked to be admitted, by what became of them", ["result"]
@@ -140,7 +142,11 @@ def _response(verdict: Verdict) -> dict[str, Any]:
             patch = base64.b64encode(orjson.dumps(operations)).decode()
             return {"allowed": True, "patchType": "JSONPatch", "patch": patch}
         case Refusal(message):
-            return {"allowed": False, "status": {"code": 403, "reason": "Forbidden", "message": message}}
+            details = {"causes": [{"reason": REFUSED, "message": message}]}
+            return {
+                "allowed": False,
+                "status": {"code": 403, "reason": "Forbidden", "message": message, "details": details},
+            }
         case _:
             return {"allowed": True}
 

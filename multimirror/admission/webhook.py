@@ -21,6 +21,7 @@ from multimirror.batch import Json
 from multimirror.kube import Client, Controller, Informer, RequeueAfter
 from multimirror.kube.errors import AlreadyExists, Conflict, NotFound
 from multimirror.kube.resources import MUTATING_WEBHOOKS, SECRETS
+from multimirror.kube.supervise import Supervisor
 
 FIELD_MANAGER: Final = "multimirror-admission"
 _KEY: Final = "webhook"
@@ -72,8 +73,8 @@ class Webhook:
         async with contextlib.AsyncExitStack() as opening:
             for informer in (self._secrets, self._configurations):
                 await opening.enter_async_context(informer)
-            tasks = await opening.enter_async_context(asyncio.TaskGroup())
-            opening.callback(tasks.create_task(self._keep(), name="admission webhook").cancel)
+            tasks = await opening.enter_async_context(Supervisor())
+            tasks.start("admission webhook", self._keep())
             self._running = opening.pop_all()
         return self
 

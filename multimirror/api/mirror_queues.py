@@ -14,7 +14,7 @@ from multimirror.batch import Json, selector_matches
 DEFAULT_LOST_AFTER: Final = "5m"
 DEFAULT_RETENTION: Final = "10m"
 DEFAULT_GRACE: Final = "30s"
-SHORTEST_LEASE: Final = 10
+SHORTEST_FENCE: Final = 10
 
 
 class Placement(StrEnum):
@@ -75,9 +75,9 @@ class OnWorkerLost:
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Copies end by themselves `lease` seconds after the last contact; `grace` seconds later the Job may move."""
+    """Copies end by themselves `timeout` seconds after the last contact; `grace` seconds later the Job may move."""
 
-    lease: float
+    timeout: float
     grace: float
 
 
@@ -127,7 +127,7 @@ def _workers(fields: Fields) -> QueueWorkers:
 
 
 def _fence(fields: Fields) -> Fence:
-    return Fence(fields.seconds("lease", None, minimum=SHORTEST_LEASE), fields.seconds("grace", DEFAULT_GRACE))
+    return Fence(fields.seconds("timeout", None, minimum=SHORTEST_FENCE), fields.seconds("grace", DEFAULT_GRACE))
 
 
 _SOME_WORKERS: Final = "give names, a selector, or both; an empty selector ({}) means all clusters"
@@ -200,19 +200,19 @@ def _workers_schema() -> Schema:
 
 
 def _fence_schema() -> Schema:
-    short = rule(f"duration(self) >= duration('{SHORTEST_LEASE}s')", f"must be at least {SHORTEST_LEASE}s")
+    short = rule(f"duration(self) >= duration('{SHORTEST_FENCE}s')", f"must be at least {SHORTEST_FENCE}s")
     return schema.struct(
         "At most one copy ever runs, even during a network partition: a cluster that is cut off ends the copy itself, "
         "by its deadline, which is pushed forward while there is contact.",
         {
-            "lease": schema.span("How long a copy may run without contact, such as 5m.", short),
+            "timeout": schema.span("How long a copy may run without contact, such as 5m.", short),
             "grace": schema.span(
                 "How much longer than that, and than the pods' own time to stop, we wait before the Job moves: for a "
                 "Job controller that is slow, and clocks that differ.",
                 default=DEFAULT_GRACE,
             ),
         },
-        required=("lease",),
+        required=("timeout",),
     )
 
 

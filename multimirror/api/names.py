@@ -28,11 +28,18 @@ CLUSTER_ANNOTATION: Final = f"{GROUP}/cluster"
 """On the original, by us: the worker cluster that it was given to."""
 ATTEMPT_ANNOTATION: Final = f"{GROUP}/attempt"
 """On the original, by us: how many times it has been given to a worker cluster."""
-LEASE_ANNOTATION: Final = f"{GROUP}/lease"
+CLUSTER_NAMESPACE_ANNOTATION: Final = f"{GROUP}/cluster-namespace"
+"""On the original, by us: the namespace of its copy on that worker cluster, as it was mapped then."""
+FENCE_ANNOTATION: Final = f"{GROUP}/fence"
 """On the original, by us: for how many seconds its copy may run without contact, where the queue has a fence."""
 WAITS_FOR_ANNOTATION: Final = f"{GROUP}/waits-for"
 """On an event about a Job that waits, by us: the reason in a word, for a dispatcher that is started again."""
-PLACEMENT_ANNOTATIONS: Final = (CLUSTER_ANNOTATION, ATTEMPT_ANNOTATION, LEASE_ANNOTATION)
+PLACEMENT_ANNOTATIONS: Final = (
+    CLUSTER_ANNOTATION,
+    CLUSTER_NAMESPACE_ANNOTATION,
+    ATTEMPT_ANNOTATION,
+    FENCE_ANNOTATION,
+)
 """The annotations that say where a Job is. Nobody else may write them (multimirror.admission.placement)."""
 
 ORIGIN_LABEL: Final = f"{OUR_DOMAIN}origin"

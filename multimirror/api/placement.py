@@ -1,98 +1,93 @@
-"""What is written on Jobs about where they run: read here, and nowhere else.
+"""Labels and annotations that say where an object runs: read here, and nowhere else.
 
-On the original: its queue (by its user), worker and attempt (by us). On a copy: whose it is, and which
-attempt at it. A mark that cannot be read counts as absent: whoever breaks our marks gets a fresh attempt.
+On the original: its queue (by its user), worker, namespace there and attempt (by us). On a copy: whose it is, and which
+attempt at it. What cannot be read counts as absent: whoever breaks our annotations gets a fresh attempt.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
 from multimirror.api import jobs
 from multimirror.api.names import (
     ATTEMPT_ANNOTATION,
     ATTEMPT_LABEL,
     CLUSTER_ANNOTATION,
+    CLUSTER_NAMESPACE_ANNOTATION,
     DEFAULT_QUEUE_LABEL,
+    FENCE_ANNOTATION,
     HOLD_ANNOTATION,
-    LEASE_ANNOTATION,
     ORIGIN_UID_LABEL,
 )
 from multimirror.batch import Json
 
-_STOCK: Final = frozenset({"kube-controller-manager", "k3s"})
-"""How the API server calls those who carry Kubernetes' own Job controller, in managedFields."""
-
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One copy of a Job, as a worker's cache has it."""
+    """One copy of an object, as a worker's cache has it."""
 
     worker: str
-    job: Json
+    object: Json
 
     @property
     def uid(self) -> str:
         """Its own uid, for preconditions."""
-        return str(self.job["metadata"]["uid"])
+        return str(self.object["metadata"]["uid"])
+
+    @property
+    def namespace(self) -> str:
+        return str(self.object["metadata"]["namespace"])
+
+    @property
+    def name(self) -> str:
+        return str(self.object["metadata"]["name"])
 
     @property
     def attempt(self) -> int:
         """Which attempt it is; 0 where the label is broken, which is no attempt's number."""
-        return _number((self.job["metadata"].get("labels") or {}).get(ATTEMPT_LABEL))
+        return _number((self.object["metadata"].get("labels") or {}).get(ATTEMPT_LABEL))
 
     @property
     def terminating(self) -> bool:
         """Somebody deleted it; it still has finalizers to go through."""
-        return "deletionTimestamp" in self.job["metadata"]
+        return "deletionTimestamp" in self.object["metadata"]
 
 
-def annotations(job: Json) -> Json:
+def annotations(obj: Json) -> Json:
     """Never None."""
-    found: Json = job["metadata"].get("annotations") or {}
+    found: Json = obj["metadata"].get("annotations") or {}
     return found
 
 
-def cluster_of(job: Json) -> str | None:
-    """The worker that the Job is assigned to."""
-    return annotations(job).get(CLUSTER_ANNOTATION) or None
+def cluster_of(obj: Json) -> str | None:
+    """The worker that the object is assigned to."""
+    return annotations(obj).get(CLUSTER_ANNOTATION) or None
 
 
-def attempt_of(job: Json) -> int:
-    """How often the Job has been assigned; 0 means never: then there is no copy of it anywhere."""
-    return _number(annotations(job).get(ATTEMPT_ANNOTATION))
+def cluster_namespace_of(obj: Json) -> str | None:
+    """The namespace there that its copy belongs into, as it was when the object was assigned."""
+    return annotations(obj).get(CLUSTER_NAMESPACE_ANNOTATION) or None
 
 
-def lease_of(job: Json) -> int | None:
-    """For how many seconds the Job's copy may run without contact; None: for as long as it likes."""
-    return _number(annotations(job).get(LEASE_ANNOTATION)) or None
+def attempt_of(obj: Json) -> int:
+    """How often the object has been assigned; 0 means never: then there is no copy of it anywhere."""
+    return _number(annotations(obj).get(ATTEMPT_ANNOTATION))
 
 
-def is_held(job: Json) -> bool:
-    """Its user does not want it to be placed; whoever resumes it wants it to."""
-    return annotations(job).get(HOLD_ANNOTATION) == "true" and bool(job["spec"].get("suspend"))
+def fence_of(obj: Json) -> int | None:
+    """For how many seconds the object's copy may run without contact; None: for as long as it likes."""
+    return _number(annotations(obj).get(FENCE_ANNOTATION)) or None
 
 
-def queue_of(job: Json, namespace: Json | None) -> str | None:
-    """The Job's own queue, or that of its namespace."""
-    queue = jobs.queue_of(job)
+def hold_requested(obj: Json) -> bool:
+    """Its user asked for it not to be placed."""
+    return bool(annotations(obj).get(HOLD_ANNOTATION) == "true")
+
+
+def queue_of(obj: Json, namespace: Json | None) -> str | None:
+    """The object's own queue, or that of its namespace."""
+    queue = jobs.queue_of(obj)
     if queue is None and namespace is not None:
         queue = (namespace["metadata"].get("labels") or {}).get(DEFAULT_QUEUE_LABEL)
     return queue or None
-
-
-def stock_writers(managed_fields: Iterable[Json] | None) -> list[Json]:
-    """The entries by which Kubernetes' own Job controller has written a Job's status; of each, what tells."""
-    return [
-        {"manager": each["manager"], "subresource": "status"}
-        for each in managed_fields or ()
-        if each.get("subresource") == "status" and each.get("manager") in _STOCK
-    ]
-
-
-def is_run_here(job: Json) -> bool:
-    """This cluster's own Job controller works on it, although spec.managedBy names us: it does not know the field."""
-    return bool(stock_writers(job["metadata"].get("managedFields")))
 
 
 def origin_uid(copy: Json) -> str:

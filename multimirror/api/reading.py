@@ -1,20 +1,20 @@
 """Reading a spec field by field: each value checked, each complaint naming its field and the remedy.
 
 The API server checks the same things with the schema, but not for objects that were stored before a rule was made, and
-not where CEL rules are not evaluated. One broken object must cost its own user a clear word, and nobody else anything.
+not where CEL rules are not evaluated. One broken object must cost its own user a clear word, and nobody else anything:
+whatever JSON is in it, reading it gives a value or raises SpecError.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
 from multimirror.batch import Json, validate_label_selector
+from multimirror.batch.durations import DurationError, whole_seconds
 from multimirror.batch.quantities import QuantityError, quantity
 
-_DURATION: Final = re.compile(r"(?:[0-9]+(?:h|m|s))+", re.ASCII)
-_UNITS: Final = {"h": 3600, "m": 60, "s": 1}
+_LONGEST_SHOWN: Final = 100
 _Choice = TypeVar("_Choice", bound=StrEnum)
 _Item = TypeVar("_Item")
 
@@ -28,19 +28,12 @@ class SpecError(ValueError):
         self.message = message
 
 
-def duration(text: str) -> float:
-    """The seconds that `1h30m` or `45s` stand for. Raises ValueError."""
-    if not _DURATION.fullmatch(text):
-        raise ValueError(f"{text!r} is no duration: write whole hours, minutes and seconds, such as 1h30m or 45s")
-    return float(sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"([0-9]+)([hms])", text)))
-
-
 class Fields:
     """The fields of one object within an API object, read by key."""
 
     def __init__(self, value: object, path: str) -> None:
         if not isinstance(value, Mapping):
-            raise SpecError(path, f"must be an object, not {value!r}")
+            raise SpecError(path, f"must be an object, not {_shown(value)}")
         self._value: Mapping[str, Any] = value
         self.path = path
 
@@ -57,7 +50,7 @@ class Fields:
                 raise self.error(key, "is required")
             return default
         if not isinstance(value, str) or not value:
-            raise self.error(key, f"must be a text that is not empty, not {value!r}")
+            raise self.error(key, f"must be a text that is not empty, not {_shown(value)}")
         return value
 
     def number(self, key: str, default: int, minimum: int) -> int:
@@ -66,13 +59,13 @@ class Fields:
     def optional_number(self, key: str, minimum: int) -> int | None:
         value = self._value.get(key)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < minimum):
-            raise self.error(key, f"must be a whole number of at least {minimum}, not {value!r}")
+            raise self.error(key, f"must be a whole number of at least {minimum}, not {_shown(value)}")
         return value
 
     def flag(self, key: str) -> bool:
         value = self._value.get(key, False)
         if not isinstance(value, bool):
-            raise self.error(key, f"must be true or false, not {value!r}")
+            raise self.error(key, f"must be true or false, not {_shown(value)}")
         return value
 
     def choice(self, key: str, default: _Choice) -> _Choice:
@@ -83,13 +76,13 @@ class Fields:
             return type(default)(value)
         except ValueError:
             choices = ", ".join(type(default))
-            raise self.error(key, f"must be one of {choices}, not {value!r}") from None
+            raise self.error(key, f"must be one of {choices}, not {_shown(value)}") from None
 
     def seconds(self, key: str, default: str | None, minimum: float = 0) -> float:
         text = self.text(key, default)
         try:
-            value = duration(text)
-        except ValueError as error:
+            value = whole_seconds(text)
+        except DurationError as error:
             raise self.error(key, str(error)) from None
         if value < minimum:
             raise self.error(key, f"must be at least {minimum:g}s, not {text}")
@@ -99,7 +92,7 @@ class Fields:
         found = self.part(key)._value if key in self else {}
         for name, value in found.items():
             if not isinstance(value, str):
-                raise self.error(f"{key}[{name}]", f"must be a text, not {value!r}")
+                raise self.error(f"{key}[{name}]", f"must be a text, not {_shown(value)}")
         return dict(found)
 
     def quantities(self, key: str) -> dict[str, Decimal]:
@@ -109,21 +102,21 @@ class Fields:
             try:
                 amounts[name] = quantity(value)
             except QuantityError:
-                message = f"must be a quantity such as 4, 500m or 16Gi, not {value!r}"
+                message = f"must be a quantity such as 4, 500m or 16Gi, not {_shown(value)}"
                 raise self.error(f"{key}[{name}]", message) from None
             if amounts[name] < 0:
-                raise self.error(f"{key}[{name}]", f"must not be negative: {value!r}")
+                raise self.error(f"{key}[{name}]", f"must not be negative: {_shown(value)}")
         return amounts
 
     def selector(self, key: str) -> Json | None:
         """A label selector; None where there is none."""
         if key not in self:
             return None
-        selector = dict(self.part(key)._value)
-        try:
-            errors = validate_label_selector(selector, f"{self.path}.{key}")
-        except (AttributeError, TypeError):
-            raise self.error(key, "is no label selector: it has matchLabels and matchExpressions") from None
+        part = self.part(key)
+        part.texts("matchLabels")
+        part.items("matchExpressions", _requirement)
+        selector = dict(part._value)
+        errors = validate_label_selector(selector, part.path)
         if errors:
             raise SpecError(errors[0].field, errors[0].message)
         return selector
@@ -139,7 +132,7 @@ class Fields:
         if value is None:
             return ()
         if not isinstance(value, list):
-            raise self.error(key, f"must be a list, not {value!r}")
+            raise self.error(key, f"must be a list, not {_shown(value)}")
         return tuple(read(item, f"{self.path}.{key}[{index}]") for index, item in enumerate(value))
 
     def names(self, key: str) -> tuple[str, ...]:
@@ -152,8 +145,30 @@ class Fields:
 
 def _name(value: object, path: str) -> str:
     if not isinstance(value, str) or not value:
-        raise SpecError(path, f"must be a name, not {value!r}")
+        raise SpecError(path, f"must be a name, not {_shown(value)}")
     return value
+
+
+def _requirement(value: object, path: str) -> None:
+    """One of a selector's matchExpressions; whether its words make sense is another question."""
+    fields = Fields(value, path)
+    fields.text("key")
+    fields.text("operator")
+    fields.items("values", _text)
+
+
+def _text(value: object, path: str) -> str:
+    if not isinstance(value, str):
+        raise SpecError(path, f"must be a text, not {_shown(value)}")
+    return value
+
+
+def _shown(value: object) -> str:
+    """For a message: not all of it, where it is long."""
+    if isinstance(value, int) and abs(value) >= 10**_LONGEST_SHOWN:
+        return "a number that long"  # Python does not write the longest ones
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + "..."
 
 
 def read_spec(obj: Json, kind: str) -> Fields:
@@ -161,4 +176,5 @@ def read_spec(obj: Json, kind: str) -> Fields:
     found = obj.get("kind", kind)
     if found != kind:
         raise SpecError("kind", f"must be {kind}, not {found!r}")
-    return Fields(obj.get("spec") or {}, "spec")
+    spec = obj.get("spec")
+    return Fields({} if spec is None else spec, "spec")

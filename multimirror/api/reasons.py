@@ -38,10 +38,10 @@ EVENTS: Final = {
         "The Job's worker cannot be reached. The message says what happens, and when.",
         "Bring the worker back, or let the queue's onWorkerLost do what it says.",
     ),
-    "LeaseExpired": Reason(
+    "FenceExpired": Reason(
         "The worker did not hear from us for as long as the queue's fence allows, and ended the copy itself. The Job "
         "is started again.",
-        "None. If it comes often: a longer fence.lease, or a better network.",
+        "None. If it comes often: a longer fence.timeout, or a better network.",
     ),
     "CopyVanished": Reason(
         "Somebody deleted the copy on the worker while it ran. The Job is started again, as another attempt.",
@@ -86,7 +86,7 @@ WAITING: Final = {
         "The Job asks for more than the whole quota, or than any worker has in all. It holds up nobody behind it.",
         "Ask for less, or add a larger worker, or raise the quota.",
     ),
-    "HeldUp": Reason(
+    "BlockedByQueue": Reason(
         "The queue is strict (StrictFIFO), and a Job before this one does not fit yet.",
         "Wait, or set queueingStrategy to BestEffortFIFO.",
     ),

@@ -6,6 +6,8 @@ Every list, map and text has a bound: the API server must know how much a CEL ru
 from enum import StrEnum
 from typing import Any, Final
 
+from multimirror.batch.durations import WHOLE_PATTERN
+
 Schema = dict[str, Any]
 
 DNS_LABEL: Final = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
@@ -15,7 +17,6 @@ QUALIFIED_NAME: Final = (
 )
 LABEL_VALUE: Final = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
 _ATOMIC_LIST: Final = {"x-kubernetes-list-type": "atomic"}
-_DURATION: Final = r"^([0-9]+(h|m|s))+$"
 _QUANTITY: Final = r"^[0-9]+(\.[0-9]+)?([numkMGTPE]|[KMGTPE]i|[eE][-+]?[0-9]+)?$"
 
 
@@ -62,7 +63,7 @@ def flag(description: str, *, default: bool) -> Schema:
 
 def span(description: str, *rules: Schema, default: str | None = None) -> Schema:
     """A duration such as 1h30m."""
-    schema = text(description, pattern=_DURATION, limit=20)
+    schema = text(description, pattern=WHOLE_PATTERN, limit=20)
     if default is not None:
         schema["default"] = default
     return ruled(schema, *rules) if rules else schema

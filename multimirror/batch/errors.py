@@ -1,16 +1,14 @@
-"""Field errors, and the 422 `Status` that an API server makes of them.
+"""Field errors: what an API server says about the fields of an object that it refuses.
 
 A `FieldError` is what one cause of a refused request says: reason, field path and message. The constructors print the
 bad value as kube-apiserver does: strings quoted, numbers plain, a null pointer as `null`, anything else as JSON.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-
-from multimirror.batch.types import Json
 
 
 class _Omitted:
@@ -67,28 +65,6 @@ def not_negative(field: str, value: int | None) -> list[FieldError]:
     if value is not None and value < 0:
         return [invalid(field, value, "must be greater than or equal to 0")]
     return []
-
-
-def invalid_status(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> Json:
-    """The body of the 422 with which an API server refuses an object of that kind."""
-    texts = list(dict.fromkeys(str(error) for error in errors))
-    details = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    qualified = f"{kind}.{group}" if group else kind
-    return {
-        "kind": "Status",
-        "apiVersion": "v1",
-        "metadata": {},
-        "status": "Failure",
-        "message": f"{qualified} {quote(name)} is invalid: {details}",
-        "reason": "Invalid",
-        "details": {
-            "name": name,
-            **({"group": group} if group else {}),
-            "kind": kind,
-            "causes": [{"reason": e.reason, "message": e.message, "field": e.field} for e in errors],
-        },
-        "code": 422,
-    }
 
 
 def _text(prefix: str, value: Any, detail: str) -> str:

@@ -1,11 +1,17 @@
 """Labels and label selectors: what is valid, and what matches."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from multimirror.batch import names
 from multimirror.batch.errors import FieldError, forbidden, invalid, required
 from multimirror.batch.types import Json
+
+# What the server writes on a Job and on its pods, from the Job's name and uid.
+JOB_NAME_LABEL: Final = "batch.kubernetes.io/job-name"
+CONTROLLER_UID_LABEL: Final = "batch.kubernetes.io/controller-uid"
+LEGACY_JOB_NAME_LABEL: Final = "job-name"
+LEGACY_CONTROLLER_UID_LABEL: Final = "controller-uid"
 
 
 def validate_labels(labels: Mapping[str, str] | None, field: str) -> list[FieldError]:

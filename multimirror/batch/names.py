@@ -21,6 +21,7 @@ _QUALIFIED_PATTERN: Final = re.compile(_QUALIFIED)
 _LABEL_VALUE_PATTERN: Final = re.compile(_LABEL_VALUE)
 _DOMAIN_PATH_PATTERN: Final = re.compile(_DOMAIN_PATH)
 
+_LONGEST_NAME: Final = 253 + 1 + 63
 _EMPTY: Final = "must be non-empty"
 
 
@@ -50,9 +51,12 @@ def dns_subdomain(value: str, unit: str = "characters") -> list[str]:
     return complaints
 
 
-@functools.lru_cache(maxsize=4096)
 def qualified_name(value: str) -> Sequence[str]:
-    """The key of a label, an annotation, a finalizer: `name` or `domain/name`. The same few come all the time."""
+    """The key of a label, an annotation, a finalizer: `name` or `domain/name`."""
+    return _usual_name(value) if len(value) <= _LONGEST_NAME else _qualified_name(value)
+
+
+def _qualified_name(value: str) -> Sequence[str]:
     prefix, slash, name = value.rpartition("/")
     text = _pattern_text(
         "must consist of alphanumeric characters, '-', '_' or '.', "
@@ -73,6 +77,9 @@ def qualified_name(value: str) -> Sequence[str]:
     if not _QUALIFIED_PATTERN.fullmatch(name):
         complaints.append(f"name part {text}")
     return complaints
+
+
+_usual_name: Final = functools.lru_cache(maxsize=4096)(_qualified_name)  # the same few come all the time
 
 
 def label_value(value: str) -> list[str]:

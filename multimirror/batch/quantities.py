@@ -2,21 +2,28 @@
 
 The server reads a quantity in any spelling and gives it back in its canonical one: no fraction, the largest suffix that
 keeps it exact. Binary suffixes stay binary unless the value is smaller than the smallest of them.
+
+Any value at all is read, or refused with a QuantityError, in a time that grows with its length: quantities come from
+people, and `99e999999` passes the pattern of every CRD. Beyond 64 bits it is the largest quantity there is.
 """
 
 import re
-from decimal import ROUND_UP, Decimal
+from decimal import MAX_EMAX, MIN_EMIN, ROUND_UP, Context, Decimal
 from typing import Final
 
 from multimirror.batch.types import Json
 
-_PATTERN: Final = re.compile(r"([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)", re.ASCII)
+_PATTERN: Final = re.compile(r"([+-]?[0-9.]+)(?:([eE][-+]?[0-9]{1,18})|([numkKMGTPE]i?)?)", re.ASCII)
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _DECIMAL_SUFFIXES: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _NANO: Final = Decimal(1).scaleb(-9)
 _MILLI: Final = Decimal(1).scaleb(-3)
 _LIMIT: Final = Decimal(2**63 - 1)
+_FAR: Final = 40  # so many powers of ten away, a number is beyond the limit, or below a billionth, with any suffix
+_LONGEST_SHOWN: Final = 64
+# Rounded up at 100 digits, and at the ninth after the point again, a number is what it is when rounded up once.
+_WIDE: Final = Context(prec=100, rounding=ROUND_UP, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
 class QuantityError(ValueError):
@@ -43,24 +50,40 @@ def canonical_resources(resources: Json) -> Json:
 
 
 def _read(value: object) -> tuple[Decimal, str]:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _bounded(Decimal(value)), "decimal"  # not by its text: Python does not write the longest ones
     text = str(value).strip()
     match = _PATTERN.fullmatch(text)
     if match is None or match[1].count(".") > 1 or match[1] in ("+", "-", ".", "+.", "-."):
-        raise QuantityError(f"not a quantity: {text!r}")
-    suffix = match[2]
-    number = Decimal(match[1])
+        raise _refused(text)
+    digits, exponent, suffix = match.groups(default="")
+    number = Decimal(digits)
+    if exponent:
+        return _bounded(number, int(exponent[1:])), "exponent"
+    if suffix in _BINARY:
+        return _bounded(number, factor=Decimal(2 ** _BINARY[suffix])), "binary"
     if suffix in _DECIMAL:
-        number, style = number.scaleb(_DECIMAL[suffix]), "decimal"
-    elif suffix in _BINARY:
-        number, style = number * 2 ** _BINARY[suffix], "binary"
-    elif suffix[0] in "eE" and re.fullmatch(r"[-+]?[0-9]+", suffix[1:], re.ASCII) and len(suffix) < 8:
-        number, style = number.scaleb(int(suffix[1:])), "exponent"
-    else:
-        raise QuantityError(f"not a quantity: {text!r}")
-    # What is finer than a billionth is rounded up, what is larger than 64 bits is the largest number.
-    if abs(number) >= _LIMIT:
-        return _LIMIT.copy_sign(number), style
-    return number.quantize(_NANO, rounding=ROUND_UP), style
+        return _bounded(number, _DECIMAL[suffix]), "decimal"
+    raise _refused(text)
+
+
+def _bounded(number: Decimal, exponent: int = 0, factor: Decimal = Decimal(1)) -> Decimal:
+    """What is finer than a billionth is rounded up, what is larger than 64 bits is the largest number."""
+    magnitude = number.adjusted() + exponent
+    if not number:
+        return Decimal(0)
+    if magnitude > _FAR:
+        return _LIMIT.copy_sign(number)
+    if magnitude < -_FAR:
+        return _NANO.copy_sign(number)
+    result = _WIDE.multiply(_WIDE.scaleb(number, exponent), factor)
+    if result.copy_abs() >= _LIMIT:
+        return _LIMIT.copy_sign(number)
+    return result.quantize(_NANO, context=_WIDE)
+
+
+def _refused(text: str) -> QuantityError:
+    return QuantityError(f"not a quantity: {text if len(text) < _LONGEST_SHOWN else text[:_LONGEST_SHOWN] + '...'!r}")
 
 
 def _written(number: Decimal, style: str) -> str:

@@ -18,11 +18,12 @@ from multimirror.batch.conditions import (
 )
 from multimirror.batch.errors import OMITTED, FieldError, duplicate, invalid, not_negative, required
 from multimirror.batch.indexes import IndexFormatError, IndexSet, readable_fragments
-from multimirror.batch.spec_rules import is_indexed
 from multimirror.batch.times import canonical, earlier, same_instant
 from multimirror.batch.types import Json
 
+INDEXED: Final = "Indexed"
 _CONDITIONS: Final = "status.conditions"
+_STORED_WHEN_SET: Final = ("active", "succeeded", "failed", "completedIndexes", "conditions")
 
 
 def validate_job_status(status: Json, old: Json, spec: Json) -> list[FieldError]:
@@ -37,6 +38,17 @@ def validate_job_status(status: Json, old: Json, spec: Json) -> list[FieldError]
     errors += write.pod_errors()
     errors += write.lasting_errors()
     return errors
+
+
+def stored_status(status: Json) -> Json:
+    """A Job's status as it is read back. `ready`, `terminating` and `failedIndexes` stay: there, empty is not none."""
+    stored = {
+        key: value for key, value in status.items() if value is not None and (value or key not in _STORED_WHEN_SET)
+    }
+    uncounted = stored.get("uncountedTerminatedPods")
+    if uncounted:
+        stored["uncountedTerminatedPods"] = {key: uids for key, uids in uncounted.items() if uids}
+    return stored
 
 
 def _counter_errors(status: Json) -> list[FieldError]:
@@ -214,6 +226,10 @@ class _Write:
         if SUSPENDED not in self.old_true:
             return False
         return any(c.get("type") == SUSPENDED and c.get("status") == "False" for c in self.new.get("conditions") or ())
+
+
+def is_indexed(spec: Json) -> bool:
+    return spec.get("completionMode") == INDEXED
 
 
 def is_elastic(spec: Json) -> bool:

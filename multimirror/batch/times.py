@@ -10,14 +10,19 @@ from functools import lru_cache
 from typing import Final
 
 _CANONICAL_LENGTH: Final = len("2026-01-01T00:00:00Z")
+_USUAL_LENGTH: Final = 40  # with nanoseconds and an offset; what is longer is not worth to be remembered
 _RFC3339: Final = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
 )
 
 
-@lru_cache(maxsize=4096)
 def canonical(text: str) -> str:
     """The timestamp in UTC with whole seconds, as the server stores and prints it. Raises ValueError if it is none."""
+    return _canonical(text) if len(text) <= _USUAL_LENGTH else format_time(_parse(text)[0])
+
+
+@lru_cache(maxsize=4096)
+def _canonical(text: str) -> str:
     return format_time(_parse(text)[0])
 
 

@@ -10,8 +10,6 @@ from multimirror.kube.errors import ConfigError, Forbidden, NotFound, TimedOut, 
 
 
 class Exit(enum.IntEnum):
-    """The exit codes of every command."""
-
     OK = 0
     NOT_SO = 1
     """It ran, and what was asked for is not so: a check found a fault, a wait came to its end, leadership was lost."""
@@ -38,7 +36,7 @@ class CommandError(click.ClickException):
             click.echo(f"  {self.remedy}", file=file, err=file is None)
 
 
-def told(error: KubeError) -> CommandError:
+def command_error(error: KubeError) -> CommandError:
     """A cluster's answer in the words of the command line."""
     match error:
         case ConfigError():

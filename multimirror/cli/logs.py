@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 from multimirror.batch import Json, is_finished
+from multimirror.cli.copies import Copy
 from multimirror.cli.errors import CommandError
-from multimirror.cli.finding import Place
 from multimirror.kube import ApiError, Informer
 from multimirror.kube.errors import BadRequest, NotFound
 from multimirror.kube.resources import JOBS, PODS
@@ -23,7 +23,7 @@ _AGAIN: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class LogOptions:
     """Which logs, and how much of them."""
 
     pod: str | None = None
@@ -33,7 +33,6 @@ class Wanted:
     previous: bool = False
 
     def selects(self, pod: Json) -> bool:
-        """Whether the pod is one of those."""
         metadata = pod["metadata"]
         index = (metadata.get("annotations") or {}).get(_INDEX)
         return self.pod in (None, metadata["name"]) and (self.index is None or index == str(self.index))
@@ -52,7 +51,6 @@ class Printer:
         self._pending: dict[str, bytes] = {}
 
     def feed(self, pod: str, chunk: bytes) -> None:
-        """What came."""
         *lines, rest = (self._pending.pop(pod, b"") + chunk).split(b"\n")
         for line in lines:
             self._line(pod, line)
@@ -70,18 +68,18 @@ class Printer:
         self._write(f"[{pod}] {text}" if self._prefixed else text)
 
 
-async def read(place: Place, wanted: Wanted, write: Callable[[str], None], note: Callable[[str], None]) -> None:
+async def read(copy: Copy, options: LogOptions, write: Callable[[str], None], note: Callable[[str], None]) -> None:
     """What there is now, pod by pod."""
-    pods = [pod for pod in place.pods if wanted.selects(pod)]
+    pods = [pod for pod in copy.pods if options.selects(pod)]
     if not pods:
-        names = ", ".join(pod["metadata"]["name"] for pod in place.pods[:5])
-        problem = "there is no such pod" if place.pods else "the Job has no pods (yet)"
+        names = ", ".join(pod["metadata"]["name"] for pod in copy.pods[:5])
+        problem = "there is no such pod" if copy.pods else "the Job has no pods (yet)"
         raise CommandError(problem, f"There are: {names}." if names else "")
     printer = Printer(write, prefixed=len(pods) > 1)
     for pod in pods:
         name = pod["metadata"]["name"]
         try:
-            async with aclosing(place.client.stream(_path(place, name), _params(pod, wanted))) as chunks:
+            async with aclosing(copy.client.stream(_path(copy, name), _params(pod, options))) as chunks:
                 async for chunk in chunks:
                     printer.feed(name, chunk)
         except (BadRequest, NotFound) as error:
@@ -89,32 +87,32 @@ async def read(place: Place, wanted: Wanted, write: Callable[[str], None], note:
         printer.end(name)
 
 
-async def follow(place: Place, wanted: Wanted, write: Callable[[str], None], note: Callable[[str], None]) -> None:
+async def follow(copy: Copy, options: LogOptions, write: Callable[[str], None], note: Callable[[str], None]) -> None:
     """Until the Job has ended and everything is read."""
-    assert place.job is not None
-    job = place.job["metadata"]
+    assert copy.job is not None
+    job = copy.job["metadata"]
     news = asyncio.Event()
-    several = (place.job["spec"].get("parallelism") or 1) > 1 or (place.job["spec"].get("backoffLimit", 6) or 0) > 0
-    printer = Printer(write, prefixed=several and wanted.pod is None)
+    several = (copy.job["spec"].get("parallelism") or 1) > 1 or (copy.job["spec"].get("backoffLimit", 6) or 0) > 0
+    printer = Printer(write, prefixed=several and options.pod is None)
     reading: dict[str, asyncio.Task[None]] = {}
     async with (
-        Informer(place.client, PODS, place.namespace, label_selector=place.pod_selector) as pods,
-        Informer(place.client, JOBS, place.namespace, field_selector=f"metadata.name={job['name']}") as jobs,
+        Informer(copy.client, PODS, copy.namespace, label_selector=copy.pod_selector) as pods,
+        Informer(copy.client, JOBS, copy.namespace, field_selector=f"metadata.name={job['name']}") as jobs,
         asyncio.TaskGroup() as group,
     ):
         for informer in (pods, jobs):
             informer.add_handler(lambda _change: news.set())
             await informer.synced()
-        follower = _Follower(place, wanted, printer, pods, note)
+        follower = _Follower(copy, options, printer, pods, note)
         while True:
             news.clear()
             for pod in pods.list():
                 uid = pod["metadata"]["uid"]
-                if uid not in reading and wanted.selects(pod) and _started(pod, wanted.container_of(pod)):
+                if uid not in reading and options.selects(pod) and _started(pod, options.container_of(pod)):
                     reading[uid] = group.create_task(follower.run(pod))
                     reading[uid].add_done_callback(lambda _task: news.set())
-            copy = next((each for each in jobs.list() if each["metadata"]["uid"] == job["uid"]), None)
-            over = copy is None or is_finished(copy.get("status") or {})
+            now = next((each for each in jobs.list() if each["metadata"]["uid"] == job["uid"]), None)
+            over = now is None or is_finished(now.get("status") or {})
             if over and all(task.done() for task in reading.values()):
                 break
             await news.wait()
@@ -124,17 +122,17 @@ class _Follower:
     """Reads one pod's log to its end."""
 
     def __init__(
-        self, place: Place, wanted: Wanted, printer: Printer, pods: Informer, note: Callable[[str], None]
+        self, copy: Copy, options: LogOptions, printer: Printer, pods: Informer, note: Callable[[str], None]
     ) -> None:
-        self._place, self._wanted, self._printer, self._pods, self._note = place, wanted, printer, pods, note
+        self._copy, self._options, self._printer, self._pods, self._note = copy, options, printer, pods, note
 
     async def run(self, pod: Json) -> None:
-        name, container = pod["metadata"]["name"], self._wanted.container_of(pod)
-        params = _params(pod, self._wanted) | {"follow": True}
+        name, container = pod["metadata"]["name"], self._options.container_of(pod)
+        params = _params(pod, self._options) | {"follow": True}
         while True:
             last = datetime.now(UTC)
             try:
-                async with aclosing(self._place.client.stream(_path(self._place, name), params)) as chunks:
+                async with aclosing(self._copy.client.stream(_path(self._copy, name), params)) as chunks:
                     async for chunk in chunks:
                         last = datetime.now(UTC)
                         self._printer.feed(name, chunk)
@@ -143,7 +141,7 @@ class _Follower:
                 return
             except ApiError as error:
                 self._note(f"{name}: {error.message}; trying again")
-            now = self._pods.get(f"{self._place.namespace}/{name}")
+            now = self._pods.get(f"{self._copy.namespace}/{name}")
             if now is None or _ended(now, container):
                 self._printer.end(name)
                 return
@@ -152,15 +150,15 @@ class _Follower:
             params |= {"tailLines": None, "sinceTime": since}
 
 
-def _path(place: Place, pod: str) -> str:
-    return PODS.path(place.namespace, pod, "log")
+def _path(copy: Copy, pod: str) -> str:
+    return PODS.path(copy.namespace, pod, "log")
 
 
-def _params(pod: Json, wanted: Wanted) -> dict[str, str | int | bool | None]:
+def _params(pod: Json, options: LogOptions) -> dict[str, str | int | bool | None]:
     return {
-        "container": wanted.container_of(pod),
-        "tailLines": wanted.tail,
-        "previous": wanted.previous or None,
+        "container": options.container_of(pod),
+        "tailLines": options.tail,
+        "previous": options.previous or None,
     }
 
 

@@ -1,5 +1,7 @@
 """The command line: a table of commands, each in a module of its own that is loaded only when it is called.
 
+Other packages may add to them (see extensions.py); none of them can take the name of one in the table.
+
 Every command returns an exit code (see errors.Exit); whatever goes wrong is one sentence on standard error.
 """
 
@@ -10,13 +12,10 @@ from typing import Final
 
 import click
 
+from multimirror.cli import extensions
 from multimirror.cli.errors import CommandError, Exit
 
 COMMANDS: Final = {
-    "See it": {
-        "demo": "A fleet on this machine, and a few dozen Jobs on it.",
-        "fleet": "Clusters on this machine to try things out on.",
-    },
     "Worker clusters": {
         "join": "Make a cluster a worker.",
         "leave": "Make it none: drain it first, then take it out.",
@@ -40,18 +39,20 @@ COMMANDS: Final = {
         "completion": "Completion for bash, zsh and fish.",
     },
 }
+_OURS: Final = tuple(name for group in COMMANDS.values() for name in group)
+_HELP_WIDTH: Final = 60
 _HELP: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 class _Commands(click.Group):
-    """The table above: the help needs no module, a call loads one."""
+    """The table above: for the help its modules are not needed, a call loads one. Then what other packages add."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [name for group in COMMANDS.values() for name in group]
+        return [*_OURS, *extensions.added(taken=_OURS)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
-            return None
+        if cmd_name not in _OURS:
+            return extensions.find(cmd_name)
         module = f"multimirror.cli.commands.{cmd_name.replace('-', '_')}"
         command: click.Command = importlib.import_module(module).command
         command.name = cmd_name
@@ -61,6 +62,20 @@ class _Commands(click.Group):
         for title, group in COMMANDS.items():
             with formatter.section(title):
                 formatter.write_dl(list(group.items()))
+        for title, rows in _added_rows().items():
+            with formatter.section(title):
+                formatter.write_dl(rows)
+
+
+def _added_rows() -> dict[str, list[tuple[str, str]]]:
+    """What the help says of added commands, by where they come from."""
+    sections: dict[str, list[tuple[str, str]]] = {}
+    for name, entry in extensions.added(taken=_OURS).items():
+        command = extensions.load(name, entry)
+        if not command.hidden:
+            rows = sections.setdefault(f"From {extensions.added_by(entry)}", [])
+            rows.append((name, command.get_short_help_str(_HELP_WIDTH)))
+    return sections
 
 
 @click.group(cls=_Commands, context_settings=_HELP, no_args_is_help=True)

@@ -17,6 +17,5 @@ def manifest(name: str) -> list[Json]:
 
 
 def directory() -> Traversable:
-    """deploy/ itself."""
     installed = files("multimirror") / "deploy"
     return installed if installed.is_dir() else files("multimirror") / ".." / "deploy"

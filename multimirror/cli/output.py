@@ -28,7 +28,6 @@ def output_option(*choices: str) -> Callable[[_Function], _Function]:
 
 
 def show(value: Any, output: str) -> None:
-    """A value as JSON or YAML."""
     click.echo(json.dumps(value, indent=2) if output == "json" else yaml.safe_dump(value, sort_keys=False).rstrip())
 
 

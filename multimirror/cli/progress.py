@@ -16,11 +16,10 @@ _PAUSE: Final = 0.5
 
 
 def say(text: str) -> None:
-    """One line."""
     click.echo(text)
 
 
-class Told:
+class Progress:
     """Says a thing when it is new, and how long everything took."""
 
     def __init__(self) -> None:
@@ -35,7 +34,6 @@ class Told:
 
     @property
     def seconds(self) -> float:
-        """Since the beginning."""
         return time.monotonic() - self._started
 
 

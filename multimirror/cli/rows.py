@@ -5,11 +5,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from multimirror.api import CONNECTED, MANAGED_BY, QUEUE_LABEL, READY
-from multimirror.api.placement import attempt_of, cluster_of, is_held
+from multimirror.api import CONNECTED, MANAGED_BY, QUEUE_LABEL, READY, WAITS_FOR_ANNOTATION
+from multimirror.api.placement import attempt_of, cluster_of
 from multimirror.batch import Json, find_condition, is_complete, is_failed
+from multimirror.kinds import JOB, is_held
+from multimirror.kube import key_of
 
 WAITING: Final = "Waiting"
+WAITING_EVENTS: Final = f"reason={WAITING},involvedObject.kind=Job"
+"""Selects the events that say why Jobs wait."""
 _BUILT_IN: Final = "kubernetes.io/job-controller"
 
 JOB_TITLES: Final = ("NAME", "QUEUE", "CLUSTER", "STATUS", "DONE", "AGE", "MANAGED-BY", "WHY")
@@ -21,7 +25,7 @@ QUEUE_WIDE: Final = (*QUEUE_TITLES[:-1], "WHERE", "QUOTA", "IF-LOST", "RETENTION
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class JobContext:
     """What explains a Job, beside itself."""
 
     waiting: Mapping[str, Json] = field(default_factory=dict)
@@ -54,7 +58,6 @@ def time_of(event: Json) -> str:
 
 
 def state_of(job: Json) -> str:
-    """One word."""
     status, spec = job.get("status") or {}, job["spec"]
     if is_complete(status):
         return "Complete"
@@ -77,7 +80,7 @@ def is_ours(job: Json) -> bool:
     return QUEUE_LABEL in (metadata.get("labels") or {}) or attempt_of(job) > 0
 
 
-def why(job: Json, around: Around) -> str:
+def why(job: Json, context: JobContext) -> str:
     """Why it waits, or failed, or does not move; nothing when all is as it should be."""
     state, status = state_of(job), job.get("status") or {}
     queue = (job["metadata"].get("labels") or {}).get(QUEUE_LABEL)
@@ -89,36 +92,46 @@ def why(job: Json, around: Around) -> str:
     if queue is not None and not is_ours(job):
         return "asks for a queue, but was not made ours when it was created"
     if state == WAITING:
-        return _why_waiting(job, queue, around)
-    cluster = around.clusters.get(cluster_of(job) or "")
+        return _why_waiting(job, queue, context)
+    cluster = context.clusters.get(cluster_of(job) or "")
     if cluster is None:
-        return f"there is no WorkerCluster {cluster_of(job)}" if is_ours(job) and around.clusters else ""
+        return f"there is no WorkerCluster {cluster_of(job)}" if is_ours(job) and context.clusters else ""
     connected = find_condition((cluster.get("status") or {}).get("conditions") or (), CONNECTED)
     if connected is not None and connected.get("status") == "False":
         return f"worker {cluster_of(job)} cannot be reached: {connected.get('message', '')}"
     return ""
 
 
-def _why_waiting(job: Json, queue: str | None, around: Around) -> str:
-    if is_held(job):
+def waiting_reason(job: Json, context: JobContext) -> str:
+    """Why it waits, in one CamelCase word (multimirror.api.reasons); empty where nobody has said."""
+    event = context.waiting.get(job["metadata"]["uid"])
+    if event is not None:
+        return str((event["metadata"].get("annotations") or {}).get(WAITS_FOR_ANNOTATION, ""))
+    queue = (job["metadata"].get("labels") or {}).get(QUEUE_LABEL)
+    if context.queues and queue is not None and queue not in context.queues:
+        return "QueueMissing"
+    head = (context.queues.get(queue or "", {}).get("status") or {}).get("head") or {}
+    return str(head.get("reason", "")) if head.get("job") == key_of(job) else ""
+
+
+def _why_waiting(job: Json, queue: str | None, context: JobContext) -> str:
+    if is_held(JOB, job):
         return "held, as its user asked"
-    event = around.waiting.get(job["metadata"]["uid"])
+    event = context.waiting.get(job["metadata"]["uid"])
     if event is not None:
         return str(event.get("message", ""))
     if queue is None:
         return "names no queue; see its namespace's default"
-    if around.queues and queue not in around.queues:
+    if context.queues and queue not in context.queues:
         return f"there is no MirrorQueue {queue}"
-    head = (around.queues.get(queue, {}).get("status") or {}).get("head") or {}
+    head = (context.queues.get(queue, {}).get("status") or {}).get("head") or {}
     if not head:
         return ""
-    first = str(head.get("job"))
-    own = f"{job['metadata']['namespace']}/{job['metadata']['name']}"
-    return str(head.get("message", "")) if first == own else f"behind {first}: {head.get('message', '')}"
+    message = str(head.get("message", ""))
+    return message if head.get("job") == key_of(job) else f"behind {head.get('job')}: {message}"
 
 
-def job_row(job: Json, around: Around, now: datetime, *, wide: bool) -> list[object]:
-    """As the titles say."""
+def job_row(job: Json, context: JobContext, now: datetime, *, wide: bool) -> list[object]:
     status, spec, metadata = job.get("status") or {}, job["spec"], job["metadata"]
     labels = metadata.get("labels") or {}
     wanted = spec.get("completions") or spec.get("parallelism") or 1
@@ -133,7 +146,7 @@ def job_row(job: Json, around: Around, now: datetime, *, wide: bool) -> list[obj
     ]
     if wide:
         row += [attempt_of(job) or None, labels.get("multimirror.dev/priority") or "0"]
-    return [*row, why(job, around) or "-"]
+    return [*row, why(job, context) or "-"]
 
 
 def _manager(name: str | None, *, wide: bool) -> str:
@@ -143,7 +156,6 @@ def _manager(name: str | None, *, wide: bool) -> str:
 
 
 def cluster_row(cluster: Json, now: datetime, *, wide: bool) -> list[object]:
-    """As the titles say."""
     status, spec = cluster.get("status") or {}, cluster.get("spec") or {}
     ready = find_condition(status.get("conditions") or (), READY)
     holds = ready is not None and ready.get("status") == "True"
@@ -170,7 +182,6 @@ def cluster_row(cluster: Json, now: datetime, *, wide: bool) -> list[object]:
 
 
 def queue_row(queue: Json, now: datetime, *, wide: bool) -> list[object]:
-    """As the titles say."""
     status, spec = queue.get("status") or {}, queue.get("spec") or {}
     ready = find_condition(status.get("conditions") or (), READY)
     head = status.get("head") or {}

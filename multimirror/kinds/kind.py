@@ -1,6 +1,20 @@
-"""What every mirrored kind has in common: how an object is named across our rooms."""
+"""What a mirrored kind has to say about itself: everything else in the house knows kinds only through this.
 
-from typing import NamedTuple
+A kind is a stateless object of pure functions on raw JSON. It says who manages an object, whether it is held and how to
+hold it, how far it has come, which pods it asks for, what its copy looks like, what of the copy's status is written
+onto the original, which fields are kept in step, and whether a copy that is cut off ends by itself (the fence).
+
+To add one: a module here, an entry in `registry.KINDS`, and the rights (docs/decisions/0146).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from multimirror.api.placement import Copy, hold_requested
+from multimirror.batch import FieldError, Json
+from multimirror.kinds.pod_sets import PodSet
+from multimirror.kube.resource import Object, Resource
 
 
 class Ref(NamedTuple):
@@ -12,3 +26,120 @@ class Ref(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.kind}/{self.uid}"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How far an object has come, by its status."""
+
+    ending: bool = False
+    """Its end is announced, or there: it must never be started again."""
+    finished: bool = False
+    success: bool | None = None
+    """How it ends; None while it is not known, and for kinds that never end."""
+    finished_at: str | None = None
+
+
+RUNNING = Outcome()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyOptions:
+    """What a copy is made for."""
+
+    origin: str
+    """The identity of the management cluster."""
+    attempt: int
+    name: str
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """No acceptable status could be made of what the worker says; these rules stand against it."""
+
+    errors: Sequence[FieldError]
+
+    def __str__(self) -> str:
+        return "; ".join(str(error) for error in self.errors)
+
+
+@dataclass(frozen=True, slots=True)
+class InStep:
+    """The merge patch that brings a copy in step with its original; empty where it is."""
+
+    patch: Json = field(default_factory=dict)
+    again_in: float | None = None
+    """In how many seconds time alone may change the answer."""
+
+
+class Kind(Protocol):
+    """One mirrored kind. Nothing here changes what it is given."""
+
+    @property
+    def resource(self) -> Resource: ...
+
+    def trim(self, obj: Object) -> Object:
+        """Of an original: what the cache keeps. May change `obj`, which nobody has seen yet."""
+
+    def managed_by(self, obj: Json) -> str | None: ...
+
+    def run_by_others(self, obj: Json, *, attempt: int) -> bool:
+        """Some other controller works on it, although managedBy names us."""
+
+    def is_suspended(self, obj: Json) -> bool: ...
+
+    def suspension(self, *, suspend: bool) -> Json:
+        """The merge patch that suspends an object, or resumes it."""
+
+    def outcome(self, obj: Json) -> Outcome: ...
+
+    def has_started(self, obj: Json) -> bool:
+        """Pods may have run in the attempt that its status is about."""
+
+    def pod_sets(self, obj: Json) -> Sequence[PodSet]: ...
+
+    def make_copy(self, original: Json, options: CopyOptions) -> Json: ...
+
+    def mirror(self, original: Json, observed: object) -> Json | Rejection | None:
+        """The status to write onto the original for what a worker says; None where there is nothing to write."""
+
+    def waiting_status(self, original: Json, now: str) -> Json:
+        """To be mirrored: it ran, and waits for a worker now, or for its user to resume it."""
+
+    def ended_status(self, original: Json, now: str, *, reason: str = "", message: str = "") -> Json:
+        """To be mirrored: it has ended as it had announced, else failed for this reason."""
+
+    def in_step(self, original: Json, copy: Copy, *, clock: float, may_renew: bool) -> InStep:
+        """`clock`: the worker's own. `may_renew`: the fence may be pushed forward."""
+
+    @property
+    def can_be_fenced(self) -> bool: ...
+
+    def fence_expired(self, original: Json, status: Json) -> bool:
+        """The copy with this status was ended by its fence, and not by its user's own doing."""
+
+    def safe_after(self, original: Json, grace: float) -> float:
+        """How many seconds after the last contact no pod of it runs on the worker any more; 0 without a fence."""
+
+
+class Kinds:
+    """The kinds that a dispatcher mirrors, by the name of their resource."""
+
+    def __init__(self, kinds: Sequence[Kind]) -> None:
+        self._by_name: Mapping[str, Kind] = {kind.resource.name: kind for kind in kinds}
+
+    def __iter__(self) -> Iterator[Kind]:
+        return iter(self._by_name.values())
+
+    def of(self, ref: Ref) -> Kind:
+        return self._by_name[ref.kind]
+
+
+def ref_of(kind: Kind, obj: Json) -> Ref:
+    return Ref(kind.resource.name, obj["metadata"]["uid"])
+
+
+def is_held(kind: Kind, obj: Json) -> bool:
+    """Its user does not want it to be placed; whoever resumes it wants it to."""
+    return hold_requested(obj) and kind.is_suspended(obj)

@@ -38,7 +38,7 @@ from .http1 import Http1Transport
 from .limits import Limits
 from .resource import Object, Resource
 from .retries import READS, again
-from .transport import Response, Transport, TransportError
+from .transport import Response, Stream, Transport, TransportError
 from .watch import Params, Trim, WatchEvent, decode, is_object, watch_params
 
 PatchType = Literal["merge", "json", "strategic", "apply"]
@@ -117,7 +117,6 @@ class Client:
         return view
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
-        """One object."""
         return await self._object("GET", resource.path(namespace, name))
 
     async def list(
@@ -287,12 +286,9 @@ class Client:
                 self._count("GET", stream.status, opened, verb="WATCH")
                 counted = True
                 if stream.status != 200:
-                    body = await stream.read()
                     if stream.status == 401:
                         self.connection.credentials.rejected()
-                    raise error_from_answer(
-                        stream.status, body, cluster=self.cluster, url=self.connection.server + path, write=False
-                    )
+                    raise await self._refusal(stream, path)
                 deadline.reschedule(None)  # the time that our user takes is not the server's
                 yield ()
                 deadline.reschedule(_after(silence()))
@@ -321,10 +317,7 @@ class Client:
             ):
                 self._count("GET", stream.status, started)
                 if not 200 <= stream.status < 300:
-                    url = self.connection.server + path
-                    raise error_from_answer(
-                        stream.status, await stream.read(), cluster=self.cluster, url=url, write=False
-                    )
+                    raise await self._refusal(stream, path)
                 deadline.reschedule(None)
                 async for chunk in stream.chunks():
                     yield chunk
@@ -332,6 +325,16 @@ class Client:
             raise Unreachable(str(error), cluster=self.cluster) from error
         except TimeoutError as error:
             raise TimedOut(f"no answer to GET {path} in {self.timeout:g} s", cluster=self.cluster) from error
+
+    async def _refusal(self, stream: Stream, path: str) -> ApiError:
+        return error_from_answer(
+            stream.status,
+            await stream.read(),
+            cluster=self.cluster,
+            url=self.connection.server + path,
+            write=False,
+            retry_after=stream.headers.get("retry-after"),
+        )
 
     async def request(
         self,

@@ -13,12 +13,14 @@ and lets the reconciles that run come to their end.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Generic
 
 import structlog
 
 from . import metrics
 from .errors import ApiError, KubeError, LeadershipLost
-from .queue import QueueClosed, WorkQueue
+from .queue import K, QueueClosed, WorkQueue
+from .supervise import Supervisor
 
 _log = structlog.get_logger(__name__)
 
@@ -38,23 +40,23 @@ class NotYet(KubeError):  # noqa: N818 - not a fault
     """What this needs is on its way: come back after a while."""
 
 
-Reconcile = Callable[[str], Awaitable[RequeueAfter | None]]
+Reconcile = Callable[[K], Awaitable[RequeueAfter | None]]
 
 
-class Controller:
+class Controller(Generic[K]):
     """`concurrency` workers that reconcile the keys of one queue."""
 
     def __init__(
         self,
         name: str,
-        reconcile: Reconcile,
+        reconcile: Reconcile[K],
         *,
-        queue: WorkQueue | None = None,
+        queue: WorkQueue[K] | None = None,
         concurrency: int = 8,
         timeout: float = 300.0,
     ) -> None:
         self.name = name
-        self.queue = queue if queue is not None else WorkQueue(name)
+        self.queue: WorkQueue[K] = queue if queue is not None else WorkQueue(name)
         self._reconcile = reconcile
         self._concurrency = concurrency
         self._timeout = timeout
@@ -69,9 +71,9 @@ class Controller:
 
     async def run(self) -> None:
         """Work until the queue is closed (all workers have come to their end), or until cancelled."""
-        async with asyncio.TaskGroup() as workers:
-            for number in range(self._concurrency):
-                workers.create_task(self._work(), name=f"{self.name} worker {number + 1}")
+        async with Supervisor() as tasks:
+            names = [f"{self.name} worker {number + 1}" for number in range(self._concurrency)]
+            await asyncio.wait([tasks.start(name, self._work(), may_return=True) for name in names])
 
     def stop(self, *, drain: bool = False) -> None:
         """Take no more keys; `run` returns when what runs (with `drain`: what waits, too) is done."""
@@ -96,9 +98,9 @@ class Controller:
             self._results[result].inc()
             self._seconds.observe(loop.time() - started)
 
-    async def _one(self, key: str) -> str:
+    async def _one(self, key: K) -> str:
         queue = self.queue
-        structlog.contextvars.bind_contextvars(key=key)  # a worker is a task, and has a context of its own
+        structlog.contextvars.bind_contextvars(key=str(key))  # a worker is a task, and has a context of its own
         try:
             async with asyncio.timeout(self._timeout):
                 result = await self._reconcile(key)
@@ -112,6 +114,11 @@ class Controller:
             _log.debug("too early", reason=str(error), retry_in=round(queue.retry(key), 2))
         except (ApiError, TimeoutError) as error:
             self._again(key, str(error) or f"took more than {self._timeout:g} s")
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            self._again(key, "what it waited for was cancelled", trace=True)
         except Exception as error:  # noqa: BLE001 - a fault with one key must not end the work on all the others
             self._again(key, f"{type(error).__name__}: {error}", trace=True)
         else:
@@ -123,7 +130,7 @@ class Controller:
         self._errors.inc()
         return "error"
 
-    def _again(self, key: str, error: str, *, trace: bool = False) -> None:
+    def _again(self, key: K, error: str, *, trace: bool = False) -> None:
         seconds = self.queue.retry(key)
         _log.warning(
             "reconcile failed",

@@ -3,6 +3,7 @@
 Recording one is a synchronous call that never waits, never fails and never slows a reconciler down; a task of its own
 sends them. The same event again only raises the count of the first. Each object has a budget (25 at once, then one
 every five minutes), and so has the whole recorder; what exceeds them, or cannot be written, is dropped and counted.
+A fault with one event costs that event. Of the objects no more is kept than their events name.
 Events are a help for people, not a record: state belongs into the object's status.
 """
 
@@ -23,6 +24,7 @@ from .errors import KubeError, NotFound
 from .limits import Limits
 from .resource import Object
 from .resources import EVENTS
+from .supervise import Supervisor
 
 _log = structlog.get_logger(__name__)
 _REMEMBERED: Final = 4096
@@ -57,7 +59,7 @@ class _Recent(Generic[V]):
 
 @dataclass(slots=True)
 class _Event:
-    about: Object
+    involved: Mapping[str, str]  # an ObjectReference, not the object: thousands of them are remembered
     type: str
     reason: str
     message: str
@@ -96,7 +98,7 @@ class EventRecorder:
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: Supervisor | None = None
 
     def event(
         self,
@@ -112,7 +114,12 @@ class EventRecorder:
         `annotations` are for programs that read the event.
         """
         message = message if len(message) <= _LONGEST_MESSAGE else message[: _LONGEST_MESSAGE - 3] + "..."
-        uid = about["metadata"].get("uid", "")
+        try:
+            involved = _reference(about)
+        except (AttributeError, KeyError, TypeError):
+            self._fault(reason)
+            return
+        uid = involved.get("uid", "")
         key = (uid, type, reason, message)
         now = self._wall_clock().strftime("%Y-%m-%dT%H:%M:%SZ")
         event = self._pending.get(key)
@@ -132,7 +139,7 @@ class EventRecorder:
             known.last = now
             self._pending[key] = known
         else:
-            self._pending[key] = _Event(about, type, reason, message, now, now, annotations or {})
+            self._pending[key] = _Event(involved, type, reason, message, now, now, annotations or {})
         self._idle.clear()
         self._news.set()
 
@@ -146,22 +153,24 @@ class EventRecorder:
         await self._idle.wait()
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.get_running_loop().create_task(self._send(), name=f"events of {self._component}")
+        self._tasks = await Supervisor().__aenter__()
+        self._tasks.start(f"events of {self._component}", self._send())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._tasks is None:
+            return
+        tasks, self._tasks = self._tasks, None
         try:
-            async with asyncio.timeout(_FLUSH):
-                await self.flush()
+            if tasks.why_unhealthy() is None:  # else there is nobody who would send them
+                async with asyncio.timeout(_FLUSH):
+                    await self.flush()
         except TimeoutError:
             metrics.EVENTS_DROPPED.labels(self._client.cluster, "stopped").inc(len(self._pending))
         finally:
-            if self._task is not None:
-                self._task.cancel()
-                await asyncio.wait([self._task])
-                self._task = None
+            await tasks.__aexit__(kind, error, trace)
 
     async def _send(self) -> None:
         while True:
@@ -178,11 +187,13 @@ class EventRecorder:
                         self._known.pop(key)
                         self._drop("error")
                         _log.debug("an event was not written", cluster=self._client.cluster, error=str(error))
+                    except Exception:  # noqa: BLE001 - one that nobody can write costs itself alone
+                        self._known.pop(key)
+                        self._fault(event.reason)
             self._idle.set()
 
     async def _write(self, event: _Event) -> None:
-        about = event.about["metadata"]
-        namespace = about.get("namespace") or "default"
+        namespace = event.involved.get("namespace", "default")
         if event.written is not None:
             again = {"count": event.count, "lastTimestamp": event.last}
             try:
@@ -191,26 +202,17 @@ class EventRecorder:
                 event.written, event.count, event.first = None, 1, event.last
             else:
                 return
-        name = f"{about['name'][:220]}.{uuid.uuid4().hex[:16]}"
+        name = f"{event.involved['name'][:220]}.{uuid.uuid4().hex[:16]}"
         await self._client.create(EVENTS, self._object(event, name, namespace), namespace)
         event.written = name
 
     def _object(self, event: _Event, name: str, namespace: str) -> Object:
-        about = event.about["metadata"]
-        involved = {
-            "apiVersion": event.about.get("apiVersion"),
-            "kind": event.about.get("kind"),
-            "namespace": about.get("namespace"),
-            "name": about["name"],
-            "uid": about.get("uid"),
-            "resourceVersion": about.get("resourceVersion"),
-        }
         annotations = {"annotations": dict(event.annotations)} if event.annotations else {}
         return {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"name": name, "namespace": namespace, **annotations},
-            "involvedObject": {field: value for field, value in involved.items() if value},
+            "involvedObject": event.involved,
             "reason": event.reason,
             "message": event.message,
             "type": event.type,
@@ -231,5 +233,24 @@ class EventRecorder:
         self._budgets.put(uid, (left - 1 if allowed else left, now))
         return allowed
 
+    def _fault(self, event: str) -> None:
+        """To be called where it is caught."""
+        _log.exception("an event was not written", cluster=self._client.cluster, reason=event)
+        self._drop("error")
+
     def _drop(self, reason: str) -> None:
         metrics.EVENTS_DROPPED.labels(self._client.cluster, reason).inc()
+
+
+def _reference(about: Object) -> dict[str, str]:
+    """What an involvedObject says of an object."""
+    metadata = about["metadata"]
+    fields = {
+        "apiVersion": about.get("apiVersion"),
+        "kind": about.get("kind"),
+        "namespace": metadata.get("namespace"),
+        "name": metadata["name"],
+        "uid": metadata.get("uid"),
+        "resourceVersion": metadata.get("resourceVersion"),
+    }
+    return {field: value for field, value in fields.items() if value}

@@ -41,7 +41,7 @@ class _Wire(asyncio.Protocol):
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._parser: httptools.HttpResponseParser | None = None
-        self._headers: dict[str, str] = {}
+        self.headers: dict[str, str] = {}
         self._head_size = 0
         self._parts: list[bytes] = []
         self._buffered = 0
@@ -56,14 +56,13 @@ class _Wire(asyncio.Protocol):
         """Send a request, and wait for its whole answer."""
         await self._send(head, body, streaming=False)
         parts = self._parts
-        return Response(self.status, self._headers, parts[0] if len(parts) == 1 else b"".join(parts))
+        return Response(self.status, self.headers, parts[0] if len(parts) == 1 else b"".join(parts))
 
     async def open(self, head: bytes) -> None:
         """Send a request, and wait for the head of its answer."""
         await self._send(head, None, streaming=True)
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body of a stream, as it comes."""
         while True:
             if self._parts:
                 parts, self._parts, self._buffered = self._parts, [], 0
@@ -80,7 +79,6 @@ class _Wire(asyncio.Protocol):
                 await self._more
 
     async def read(self) -> bytes:
-        """The rest of a stream."""
         return b"".join([chunk async for chunk in self.chunks()])
 
     def abort(self) -> None:
@@ -92,7 +90,7 @@ class _Wire(asyncio.Protocol):
     async def _send(self, head: bytes, body: bytes | None, *, streaming: bool) -> None:
         assert self._transport is not None
         self._parser = httptools.HttpResponseParser(self)
-        self._headers, self._parts = {}, []
+        self.headers, self._parts = {}, []
         self.status = self._buffered = self._head_size = 0
         self._complete = self.reusable = False
         self._streaming = streaming
@@ -125,7 +123,7 @@ class _Wire(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
         self.reusable = False
-        if self._parser is not None and self.status and _ends_with_the_connection(self._headers) and error is None:
+        if self._parser is not None and self.status and _ends_with_the_connection(self.headers) and error is None:
             self.on_message_complete()
         elif self._parser is not None:
             where = "in mid-stream" if self._streaming else "in mid-answer"
@@ -137,15 +135,15 @@ class _Wire(asyncio.Protocol):
     # What the parser calls.
 
     def on_message_begin(self) -> None:
-        self._headers, self.status = {}, 0
+        self.headers, self.status = {}, 0
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._head_size += len(name) + len(value)
         if self._head_size > _LONGEST_HEAD:
             raise ValueError("headers without end")
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        known = self._headers.get(key)
-        self._headers[key] = text if known is None else f"{known}, {text}"  # a server may warn more than once
+        known = self.headers.get(key)
+        self.headers[key] = text if known is None else f"{known}, {text}"  # a server may warn more than once
 
     def on_headers_complete(self) -> None:
         assert self._parser is not None

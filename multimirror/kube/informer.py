@@ -6,7 +6,9 @@ Guarantees, after `synced`:
   resourceVersion, and if the server has forgotten that one, a new list is compared with the cache, so that the
   deletes in between are told too;
 - an object that was deleted and made anew under the same name is told as a delete and an add;
-- no fault of the server ends it. It tries again with back-off, and says so once, not once per try.
+- no fault of the server ends it. It tries again with back-off, and says so once, not once per try. A watch that is
+  refused (too many requests, rights or tokens that are missing) goes on later from where it was;
+- a fault of our own that ends it all the same ends whoever relies on the cache (supervise.py).
 
 Not guaranteed: intermediate states (a relist jumps over them), and freshness: `heard` says when the server last
 spoke, and own_writes.py tells whether a write of ours has arrived. Handlers run on the event loop, must be quick and
@@ -27,8 +29,10 @@ from . import metrics
 from .backoff import Backoff
 from .client import Client
 from .errors import ApiError, BadAnswer, BadRequest, Gone, Invalid, TimedOut, Unreachable
+from .logs import debug
 from .resource import Object, Resource, key_of
 from .store import IndexFunction, Store
+from .supervise import Supervisor
 from .trimming import compact
 from .watch import Trim, WatchEvent, watch_params
 
@@ -59,7 +63,6 @@ class Change(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Whose change it is."""
         return key_of(self.object)
 
 
@@ -101,7 +104,7 @@ class Informer:
         self._streaming = streaming
         self._backoff = Backoff(initial=0.2, maximum=30.0)
         self._opened: float | None = None  # since when the current watch tells changes
-        self._task: asyncio.Task[None] | None = None
+        self._tasks: Supervisor | None = None
         selector = ",".join(s for s in (namespace, label_selector, field_selector) if s)
         self._labels = (client.cluster, f"{resource.name}[{selector}]" if selector else resource.name)
         self._cached = metrics.CACHED.labels(*self._labels)
@@ -109,6 +112,11 @@ class Informer:
 
     def __len__(self) -> int:
         return len(self._store)
+
+    @property
+    def name(self) -> str:
+        """What is followed where, for logs."""
+        return f"informer {'/'.join(self._labels)}"
 
     @property
     def has_synced(self) -> bool:
@@ -128,7 +136,6 @@ class Informer:
         return tuple(self._store)
 
     def by_index(self, name: str, value: str) -> Iterable[Object]:
-        """The objects that the index files under this value."""
         return self._store.by_index(name, value)
 
     def add_index(self, name: str, function: IndexFunction) -> None:
@@ -142,20 +149,19 @@ class Informer:
             self._tell_one(handler, Change(None, obj, initial=True))
 
     def remove_handler(self, handler: Handler) -> None:
-        """Tell it no more."""
         self._handlers.remove(handler)
 
     async def __aenter__(self) -> Self:
-        self._task = asyncio.get_running_loop().create_task(self.run(), name=f"informer {'/'.join(self._labels)}")
+        self._tasks = await Supervisor().__aenter__()
+        self._tasks.start(self.name, self.run())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
+        if self._tasks is not None:
+            tasks, self._tasks = self._tasks, None
+            await tasks.__aexit__(kind, error, trace)
 
     async def run(self) -> None:
         """Fill the cache and follow the server, until cancelled."""
@@ -172,23 +178,25 @@ class Informer:
     async def _once(self) -> None:
         """One list if needed, and one watch to its end, whatever that end is."""
         self._opened = None
+        doing = "list" if self.resource_version is None else "watch"
         error: ApiError | None = None
         try:
             await self._follow()
         except ApiError as failure:
             error = failure
-            if isinstance(error, Gone) or _forgotten(error):
+            if _forgotten(error):
                 self.resource_version = None  # the server does not know our past: ask for the present
         except Exception as fault:  # noqa: BLE001 - an answer, or a `trim`, that nobody thought of ends no cache
             self._log.exception("a fault in following the server; starts from a list")
             error = BadAnswer(f"{type(fault).__name__}: {fault}", cluster=self.client.cluster)
             self.resource_version = None
         metrics.WATCH_RESTARTS.labels(*self._labels, _why(error)).inc()
+        debug(self._log, "watch closed", reason=_why(error), error=error and str(error), version=self.resource_version)
         if self._worked():
             self._backoff.reset()  # it worked for a while: go on at once
             return
         if error is not None and not isinstance(error, Gone):
-            self._complain(error)
+            self._complain(doing, error)
         wait = self._backoff.delay()
         if error is not None and error.retry_after:
             wait = max(wait, error.retry_after)
@@ -237,7 +245,7 @@ class Informer:
             if self.resource_version is not None or (isinstance(error, TimedOut) and not answered):
                 raise
             self._streaming = False
-            self._log.debug("the server has no streaming lists")
+            debug(self._log, "the server has no streaming lists")
         return self.resource_version is not None
 
     def _batches(self) -> AsyncGenerator[Sequence[WatchEvent], None]:
@@ -260,14 +268,14 @@ class Informer:
         if self._opened is None:
             self._opened = self.heard
         if self.error is not None:
-            self._log.info("follows the server again", after=str(self.error))
+            self._log.info("watch works again", after=str(self.error))
             self.error = None
 
-    def _complain(self, error: ApiError) -> None:
+    def _complain(self, doing: str, error: ApiError) -> None:
         if self._opened is not None and not self._backoff.attempts:
             return  # a watch that worked and broke, once, is nothing to talk about
         if self.error is None or type(self.error) is not type(error) or self.error.message != error.message:
-            self._log.warning("cannot follow the server; will keep trying", error=str(error))
+            self._log.warning(f"{doing} failed; will keep trying", error=str(error))
         self.error = error
 
     def _apply(self, event: WatchEvent) -> None:
@@ -331,7 +339,13 @@ def _collect(incoming: dict[str, Object], event: WatchEvent) -> None:
 
 
 def _forgotten(error: ApiError) -> bool:
-    return 400 <= error.status < 500 or any(cause.reason == "ResourceVersionTooLarge" for cause in error.causes)
+    """Our version means nothing to this server: too old, not one of its own, or of a future that it has not seen.
+
+    Everything else that it may say no with passes, and a list would only add to the trouble.
+    """
+    return isinstance(error, Gone | BadRequest) or any(
+        cause.reason == "ResourceVersionTooLarge" for cause in error.causes
+    )
 
 
 def _why(error: ApiError | None) -> str:

@@ -1,6 +1,5 @@
 """One informer shared by many users: whoever asks for the same kind and selectors gets the same cache."""
 
-import asyncio
 from collections.abc import Iterator
 from types import TracebackType
 from typing import Self
@@ -8,6 +7,7 @@ from typing import Self
 from .client import Client
 from .informer import Informer
 from .resource import Resource
+from .supervise import Supervisor
 
 _Key = tuple[Resource, str | None, str | None, str | None]
 
@@ -23,8 +23,7 @@ class Informers:
     def __init__(self, client: Client) -> None:
         self.client = client
         self._informers: dict[_Key, Informer] = {}
-        self._tasks: asyncio.TaskGroup | None = None
-        self._running: list[asyncio.Task[None]] = []
+        self._tasks: Supervisor | None = None
 
     def of(
         self,
@@ -42,7 +41,7 @@ class Informers:
                 self.client, resource, namespace, label_selector=label_selector, field_selector=field_selector
             )
             if self._tasks is not None:
-                self._start(informer)
+                self._tasks.start(informer.name, informer.run())
         return informer
 
     async def synced(self) -> None:
@@ -54,20 +53,14 @@ class Informers:
         return iter(tuple(self._informers.values()))
 
     async def __aenter__(self) -> Self:
-        self._tasks = await asyncio.TaskGroup().__aenter__()
+        self._tasks = await Supervisor().__aenter__()
         for informer in self._informers.values():
-            self._start(informer)
+            self._tasks.start(informer.name, informer.run())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._tasks is not None:
-            for task in self._running:
-                task.cancel()
             tasks, self._tasks = self._tasks, None
             await tasks.__aexit__(kind, error, trace)
-
-    def _start(self, informer: Informer) -> None:
-        assert self._tasks is not None
-        self._running.append(self._tasks.create_task(informer.run(), name=f"informer {informer.resource.name}"))

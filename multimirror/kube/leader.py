@@ -32,6 +32,7 @@ from .client import Client
 from .errors import AlreadyExists, ApiError, Conflict, LeadershipLost, NotFound
 from .resource import Object
 from .resources import LEASES
+from .supervise import Supervisor
 
 _log = structlog.get_logger(__name__)
 
@@ -90,7 +91,7 @@ class LeaderElector:
     @property
     def leader(self) -> str | None:
         """Who holds the Lease, as far as we know."""
-        return (self._lease or {}).get("spec", {}).get("holderIdentity") or None
+        return ((self._lease or {}).get("spec") or {}).get("holderIdentity") or None
 
     def check(self) -> None:
         """Raise LeadershipLost unless we lead. To be called before each write."""
@@ -98,27 +99,17 @@ class LeaderElector:
             raise LeadershipLost(f"{self.identity} does not lead {self.namespace}/{self.name}: nothing is written")
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Wait to become the leader, then run `lead` for as long as that lasts, and give the Lease back.
+        """Wait to become the leader, then run `lead` for as long as that lasts, and release the Lease.
 
         Returns when `lead` does. Raises LeadershipLost when the leadership was lost; `lead` has been cancelled by then.
         """
         await self._acquire()
-        work = asyncio.ensure_future(lead())
-        renewal = asyncio.get_running_loop().create_task(self._keep(), name=f"renew {self.name}")
         try:
-            await asyncio.wait([work, renewal], return_when=asyncio.FIRST_COMPLETED)
-            if renewal.done() and not work.done():
-                renewal.result()  # raises what ended it
-            await work
+            async with Supervisor() as tasks:
+                tasks.start(f"renewal of lease {self.namespace}/{self.name}", self._keep())
+                await lead()
         finally:
-            work.cancel()  # nothing is done in our name any more before the Lease is given back
-            await asyncio.wait([work])
-            renewal.cancel()
-            await asyncio.wait([renewal])
-            for task in (work, renewal):  # what ended them has been raised, or is of no interest to a leader no more
-                if not task.cancelled():
-                    task.exception()
-            await self._release()
+            await self._release()  # only now, when nothing is done in our name any more
 
     async def _acquire(self) -> None:
         backoff = Backoff(initial=self._period, maximum=self._period)
@@ -126,10 +117,10 @@ class LeaderElector:
         while not await self._try_once(self._deadline):
             if self.leader is not None and self.leader != told:
                 told = self.leader
-                self._log.info("stands by", leader=told)
+                self._log.info("waiting for the lease", leader=told)
             await asyncio.sleep(backoff.delay())
         self._metric.set(1)
-        self._log.info("leads")
+        self._log.info("became leader")
 
     async def _keep(self) -> None:
         """Renew until it does not work any more."""
@@ -143,7 +134,7 @@ class LeaderElector:
             if not self.is_leader or self.leader != self.identity:
                 self._proved_at = None
                 self._metric.set(0)
-                self._log.error("leadership lost", leader=self.leader)
+                self._log.error("lost lease", leader=self.leader)
                 raise LeadershipLost(f"{self.identity} lost {self.namespace}/{self.name} to {self.leader or 'nobody'}")
 
     async def _try_once(self, seconds: float) -> bool:
@@ -213,23 +204,32 @@ class LeaderElector:
         return {**lease, "spec": spec}
 
     async def _release(self) -> None:
-        """Give the Lease back, if it is ours; best effort."""
+        """Best effort, and only if it is ours."""
         held, self._proved_at = self._proved_at is not None, None
         self._metric.set(0)
         if not held or self._lease is None or self.leader != self.identity:
             return
-        spec = {**self._lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
         try:
             async with asyncio.timeout(min(5.0, self._deadline)):
-                self._lease = await self._client.replace(LEASES, {**self._lease, "spec": spec})
+                try:
+                    await self._clear_holder(self._lease)
+                except Conflict:  # a renewal was on its way when the work ended
+                    lease = await self._client.get(LEASES, self.name, self.namespace)
+                    if lease["spec"].get("holderIdentity") != self.identity:
+                        return
+                    await self._clear_holder(lease)
         except (ApiError, TimeoutError) as error:
-            self._log.warning("could not give the lease back; it will run out", error=str(error) or "no answer")
+            self._log.warning("could not release the lease; it will run out", error=str(error) or "no answer")
         else:
-            self._log.info("gave the lease back")
+            self._log.info("released lease")
+
+    async def _clear_holder(self, lease: Object) -> None:
+        spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+        self._lease = await self._client.replace(LEASES, {**lease, "spec": spec})
 
     def _promised(self) -> float:
         """How long the holder may rely on the Lease without renewing it; its settings may not be ours."""
-        return float((self._lease or {}).get("spec", {}).get("leaseDurationSeconds") or self._duration)
+        return float(((self._lease or {}).get("spec") or {}).get("leaseDurationSeconds") or self._duration)
 
     def _observe(self, lease: Object) -> None:
         before = self._lease

@@ -51,5 +51,11 @@ def configure_logging(log_format: LogFormat = "json", level: str = "info") -> No
     )
 
 
+def debug(log: Any, event: str, **fields: object) -> None:
+    """For what is in order: told by a process that has set up its logs, not by a command that merely uses a cache."""
+    if structlog.is_configured():
+        log.debug(event, **fields)
+
+
 def _dumps(entry: Any, default: Any = None, **_: Any) -> str:
     return orjson.dumps(entry, default=default or str).decode()

@@ -7,6 +7,8 @@ Guarantees:
   served;
 - a key that fails comes back after a growing, jittered wait; `forget` ends the growth.
 
+A key is anything hashable that says what to look at; text (`namespace/name`) unless said otherwise. Keys need no order.
+
 Not guaranteed: fairness between priorities. After `close`, nothing can be added any more and waits that are pending are
 forgotten: whoever starts next finds the work again by reading.
 """
@@ -16,10 +18,20 @@ import contextlib
 import heapq
 import random
 from collections import deque
-from typing import Final
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Final, Generic
 
 from . import metrics
 from .backoff import ceiling
+
+if TYPE_CHECKING:  # defaults of type variables come with Python 3.13; checkers know them already
+    from typing_extensions import TypeVar
+
+    K = TypeVar("K", bound=Hashable, default=str)
+else:
+    from typing import TypeVar
+
+    K = TypeVar("K", bound=Hashable)
 
 LIVE: Final = 0
 """The priority of what just happened."""
@@ -31,21 +43,21 @@ class QueueClosed(Exception):  # noqa: N818 - not a fault
     """There is nothing more to do, and there will not be."""
 
 
-class WorkQueue:
+class WorkQueue(Generic[K]):
     """Keys that want attention. Made and used on one event loop."""
 
     def __init__(self, name: str, *, backoff_initial: float = 0.05, backoff_maximum: float = 300.0) -> None:
         self.name = name
         self._backoff = (backoff_initial, backoff_maximum)
         self._jitter = random.Random()  # noqa: S311 - not a secret
-        self._heap: list[tuple[int, int, str]] = []  # (-priority, order, key); stale entries are skipped
-        self._waiting: dict[str, tuple[int, int, float]] = {}  # key: (priority, order, since)
-        self._running: dict[str, float] = {}  # key: since
-        self._again: dict[str, int] = {}  # added while running: priority
-        self._later: list[tuple[float, int, str, int]] = []  # (when, order, key, priority); stale ones are skipped
-        self._due: dict[str, float] = {}  # key: the earliest moment in _later
-        self._failures: dict[str, int] = {}
-        self._order = 0
+        self._heap: list[tuple[int, int, K]] = []  # (-priority, order, key); stale ones are skipped
+        self._waiting: dict[K, tuple[int, int, float]] = {}  # key: (priority, order, since)
+        self._running: dict[K, float] = {}  # key: since
+        self._again: dict[K, int] = {}  # added while running: priority
+        self._later: list[tuple[float, int, K, int]] = []  # (when, order, key, priority); stale ones are skipped
+        self._due: dict[K, float] = {}  # key: the earliest moment in _later
+        self._failures: dict[K, int] = {}
+        self._order = 0  # none comes twice in a heap, so that keys are never compared
         self._timer: asyncio.Handle | None = None  # set for `_alarm`
         self._alarm = 0.0
         self._getters: deque[asyncio.Future[None]] = deque()
@@ -63,7 +75,7 @@ class WorkQueue:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, key: str, *, priority: int = LIVE) -> None:
+    def add(self, key: K, *, priority: int = LIVE) -> None:
         """This key wants attention now. If it waits already, it moves up to the higher of the two priorities."""
         if self._closed:
             return
@@ -84,7 +96,7 @@ class WorkQueue:
         if waiting is None:
             self._wake()
 
-    def add_after(self, key: str, seconds: float, *, priority: int = LIVE) -> None:
+    def add_after(self, key: K, seconds: float, *, priority: int = LIVE) -> None:
         """This key wants attention in a while. Of several such wishes the earliest counts."""
         if self._closed:
             return
@@ -98,7 +110,7 @@ class WorkQueue:
             heapq.heappush(self._later, (when, self._order, key, priority))
             self._set_timer()
 
-    def retry(self, key: str, *, priority: int = LIVE) -> float:
+    def retry(self, key: K, *, priority: int = LIVE) -> float:
         """This key failed: it comes back after a wait that grows with each failure. Gives the wait in seconds."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
@@ -108,15 +120,15 @@ class WorkQueue:
         self.add_after(key, seconds, priority=priority)
         return seconds
 
-    def forget(self, key: str) -> None:
+    def forget(self, key: K) -> None:
         """This key did not fail: its next wait starts small again."""
         self._failures.pop(key, None)
 
-    def failures(self, key: str) -> int:
+    def failures(self, key: K) -> int:
         """How often this key has failed in a row."""
         return self._failures.get(key, 0)
 
-    async def get(self) -> str:
+    async def get(self) -> K:
         """The next key, to be worked on by the caller alone, until `done`. Raises QueueClosed when it is over."""
         while not self._waiting:
             if self._closed:
@@ -144,7 +156,7 @@ class WorkQueue:
         self._waits.observe(now - waiting[2])
         return key
 
-    def done(self, key: str) -> None:
+    def done(self, key: K) -> None:
         """The caller of `get` has finished with this key, well or not."""
         now = asyncio.get_running_loop().time()
         self._works.observe(now - self._running.pop(key))

@@ -21,9 +21,13 @@ class Response:
 
 
 class Stream(Protocol):
-    """An answer whose body is still coming."""
+    """An answer whose body is still coming; the names of headers are in lower case."""
 
     status: int
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """What came before the body."""
 
     def chunks(self) -> AsyncIterator[bytes]:
         """The body, in pieces of whatever size the network gave."""

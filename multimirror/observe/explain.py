@@ -4,49 +4,26 @@ The same is told on the Job itself (event `Waiting`), but an event lives for an 
 reason changes; this is the present. Answers are plain JSON values.
 """
 
-from multimirror.api.placement import attempt_of, cluster_of, is_held
-from multimirror.batch import Json, is_finished
-from multimirror.kube import key_of
-from multimirror.reconcile.cache import Knowledge
-from multimirror.scheduling.filters import Explanation
-from multimirror.scheduling.scheduler import Scheduler
+from multimirror.batch import Json
+from multimirror.observe.snapshot import DecisionView, JobView
 
 
-def explained(key: str, known: Knowledge, scheduler: Scheduler) -> Json | None:
-    """What there is to say about a Job; None where we know no such Job."""
-    job = known.originals.informer.get(key)
-    uid = job["metadata"]["uid"] if job is not None else ""
-    if job is None or known.originals.get(uid) is None:
-        return None
+def explanation(view: JobView) -> Json:
     answer: Json = {
-        "job": key_of(job),
-        "uid": uid,
-        "queue": known.originals.queue_of(job),
-        "state": _state(job),
-        "attempt": attempt_of(job),
+        "job": view.key,
+        "uid": view.uid,
+        "queue": view.queue,
+        "state": view.state,
+        "attempt": view.attempt,
     }
-    cluster = cluster_of(job)
-    if cluster is not None:
-        worker = known.worker(cluster)
-        answer |= {"cluster": cluster, "connected": worker is not None and worker.state.connected}
-    explanation = scheduler.explanations.get(uid)
-    return answer | (_reasons(explanation) if explanation is not None else {})
+    if view.cluster is not None:
+        answer |= {"cluster": view.cluster, "connected": view.connected}
+    return answer | (_reasons(view.decision) if view.decision is not None else {})
 
 
-def _state(job: Json) -> str:
-    if is_finished(job.get("status") or {}):
-        return "Finished"
-    if cluster_of(job) is not None:
-        return "Suspended" if job["spec"].get("suspend") else "Assigned"
-    return "Held" if is_held(job) else "Waiting"
-
-
-def _reasons(explanation: Explanation) -> Json:
+def _reasons(decision: DecisionView) -> Json:
     return {
-        "reason": explanation.reason,
-        "message": str(explanation),
-        "workers": [
-            {"name": verdict.worker, "fits": verdict.score is not None, "message": verdict.why}
-            for verdict in explanation.verdicts
-        ],
+        "reason": decision.reason,
+        "message": decision.message,
+        "workers": [{"name": each.name, "fits": each.fits, "message": each.message} for each in decision.workers],
     }

@@ -1,224 +1,141 @@
-"""The status of WorkerClusters and MirrorQueues: what people see with `kubectl get`, written sparingly.
+"""What `kubectl get` shows: the status of each WorkerCluster and MirrorQueue, kept up to date; and the gauges.
 
-A condition that changed is written at once, numbers at most every few seconds (where there are many workers, more
-seldom: a few writes a second in all), the last contact about once a minute, and nothing that did not change. A write
-that fails is made good by the next one.
+Workers and queues have a task each, so that a thousand queues to write do not delay the word that a worker is lost. An
+object whose status cannot be made, or written, costs itself alone. Between objects everything else gets its turn.
 """
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Iterable
-from decimal import Decimal
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
+from typing import Final
 
 import structlog
 
-from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, MirrorQueueSpec, SpecError
-from multimirror.batch import Json, Phase, phase
-from multimirror.batch.quantities import canonical
-from multimirror.batch.times import format_time, moment, seconds_of
-from multimirror.kube import Client, KubeError, Resource
+from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS
+from multimirror.batch import Json
+from multimirror.kube import Client
 from multimirror.observe import metrics
+from multimirror.observe.copies import CopyCounter
+from multimirror.observe.snapshot import (
+    FleetSnapshot,
+    FleetState,
+    fleet_snapshot,
+    mirror_queue_view,
+    worker_cluster_view,
+)
+from multimirror.observe.status import mirror_queue_status, worker_cluster_status
+from multimirror.observe.status_writer import StatusWriter
 from multimirror.options import DispatcherOptions
-from multimirror.reconcile.cache import Knowledge
-from multimirror.reconcile.execute import changes
-from multimirror.scheduling.scheduler import Scheduler
-from multimirror.workers import Worker, conditions, merged_conditions
 
 _log = structlog.get_logger(__name__)
-_WRITES_PER_SECOND: Final = 4
+_SLICE: Final = 20
+"""Objects between two turns of everything else."""
+_SHORTEST_PAUSE: Final = 1.0
 
 
 class Reporter:
     """Writes our own objects' status. `wake` it when something changed; `run` it as a task."""
 
     def __init__(
-        self,
-        client: Client,
-        known: Knowledge,
-        scheduler: Scheduler,
-        options: DispatcherOptions,
+        self, client: Client, state: FleetState, options: DispatcherOptions, *, clock: Callable[[], float] = time.time
     ) -> None:
-        self._client, self._known, self._scheduler, self._options = client, known, scheduler, options
-        self._clock = known.clock
-        self._news = asyncio.Event()
-        self._written: dict[str, tuple[str | None, float]] = {}  # from which version, and when; None: it failed
-        self._count_at: dict[str, float] = {}
+        self._state, self._options, self._clock = state, options, clock
+        self._workers = StatusWriter(client, WORKER_CLUSTERS, report_seconds=options.report_seconds)
+        self._queues = StatusWriter(client, MIRROR_QUEUES, report_seconds=options.report_seconds)
+        self._workers_changed, self._queues_changed = asyncio.Event(), asyncio.Event()
+        self._copies = CopyCounter(shortest_interval=options.report_seconds)
+        self._shown_workers: set[str] = set()
+        self._shown_queues: set[str] = set()
+        self._broken: dict[str, str] = {}  # uid, or worker whose copies cannot be counted: what was logged about it
         self._counted = False
-        self._clusters: set[str] = set()
-        self._queues: set[str] = set()
-        self._pause = options.report_seconds
 
     def wake(self) -> None:
         """Something may have changed."""
-        self._news.set()
+        self._workers_changed.set()
+        self._queues_changed.set()
 
     def counted(self) -> None:
         """Every Job has been looked at: what is known of queues is all there is to know."""
         self._counted = True
         self.wake()
 
+    def snapshot(self) -> FleetSnapshot:
+        """The fleet now."""
+        return fleet_snapshot(self._state, self._copies.counts)
+
     async def run(self) -> None:
         """Until cancelled. Queues are reported on once they are `counted`: before, half of their Jobs are missing."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._rounds(self._report_workers, self._workers_changed), name="report workers")
+            group.create_task(self._rounds(self._report_queues, self._queues_changed), name="report queues")
+            group.create_task(self._count_copies(), name="count copies")
+
+    async def _rounds(self, report: Callable[[], Awaitable[None]], changed: asyncio.Event) -> None:
         while True:
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(self._options.report_seconds):
-                    await self._news.wait()
-            except TimeoutError:
-                pass
-            self._news.clear()
-            clusters, queues = tuple(self._known.clusters.list()), tuple(self._known.queues.list())
-            self._forget(clusters, queues)
-            self._pause = max(self._options.report_seconds, len(clusters) / _WRITES_PER_SECOND)
-            for cluster in clusters:
-                await self._write(WORKER_CLUSTERS, cluster, self._cluster_status(cluster))
-                await asyncio.sleep(0)  # fifty of them at a stretch would keep a Job waiting
-            for queue in queues if self._counted else ():
-                await self._write(MIRROR_QUEUES, queue, self._queue_status(queue))
-            await asyncio.sleep(min(1.0, self._options.report_seconds))
+                    await changed.wait()
+            changed.clear()
+            await report()
+            await asyncio.sleep(min(_SHORTEST_PAUSE, self._options.report_seconds))
 
-    def _forget(self, clusters: Iterable[Json], queues: Iterable[Json]) -> None:
-        """Those that were there last time, and are not any more."""
-        there = {cluster["metadata"]["name"] for cluster in clusters}
-        for name in self._clusters - there:
+    async def _report_workers(self) -> None:
+        clusters = tuple(self._state.worker_clusters())
+        names = {cluster["metadata"]["name"] for cluster in clusters}
+        for name in self._shown_workers - names:
             metrics.forget_worker(name)
-        self._clusters, there = there, {queue["metadata"]["name"] for queue in queues}
-        for name in self._queues - there:
+        self._shown_workers = names
+        await self._report(clusters, self._workers, self._worker_status)
+
+    async def _report_queues(self) -> None:
+        queues = tuple(self._state.mirror_queues()) if self._counted else ()
+        names = {queue["metadata"]["name"] for queue in queues}
+        for name in self._shown_queues - names:
             metrics.forget_queue(name)
-        self._queues = there
+        self._shown_queues = names
+        await self._report(queues, self._queues, self._queue_status)
 
-    async def _write(self, resource: Resource, obj: Json, status: Json) -> None:
-        before, name = obj.get("status") or {}, obj["metadata"]["name"]
-        patch = changes(before, status)
-        key, current = f"{resource.plural}/{name}", obj["metadata"]["resourceVersion"]
-        version, when = self._written.get(key, ("", 0.0))
-        if not patch or version == current:
-            return  # nothing new, or our last write has not come back yet
-        if ("conditions" not in patch or version is None) and self._clock() < when + self._pause:
-            return
-        written: str | None = current
-        try:
-            await self._client.patch(
-                resource, name, {"metadata": {"uid": obj["metadata"]["uid"]}, "status": patch}, subresource="status"
-            )
-        except KubeError as error:
-            _log.debug("a status of ours was not written", resource=resource.name, name=name, error=str(error))
-            written = None
-        self._written[key] = written, self._clock()
+    async def _report(self, objects: Collection[Json], writer: StatusWriter, status: Callable[[Json], Json]) -> None:
+        for number, obj in enumerate(writer.in_turn(objects), start=1):
+            uid = obj["metadata"]["uid"]
+            try:
+                await writer.write(obj, status(obj))
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one object must not silence the others
+                self._log_once(uid, f"{type(error).__name__}: {error}", name=obj["metadata"]["name"])
+            else:
+                self._broken.pop(uid, None)
+            if number % _SLICE == 0:
+                await asyncio.sleep(0)
 
-    def _cluster_status(self, cluster: Json) -> Json:
-        name, before = cluster["metadata"]["name"], cluster.get("status") or {}
-        worker = self._known.worker(name)
-        if worker is None or self._known.workers is None:
-            return before
-        spec = self._known.workers.specs.get(name)
-        state, use = worker.state, self._known.originals.ledger.worker(name)
-        metrics.WORKER_UP.labels(name).set(1 if state.connected else 0)
-        metrics.ASSIGNED_JOBS.labels(name).set(use.jobs)
-        self._count_copies(worker)
-        generation = cluster["metadata"].get("generation", 1)
-        wanted = conditions(state, cordoned=spec is not None and spec.cordoned)
-        now = self._clock()
-        found = merged_conditions(
-            before.get("conditions") or [], wanted, now=format_time(moment(now)), generation=generation
-        )
-        capacity = spec.capacity if spec is not None and spec.capacity is not None else state.capacity
-        status: Json = {
-            **before,
-            "observedGeneration": generation,
-            "conditions": found,
-            "jobs": use.jobs,
-            "used": _quantities(use.resources),
-            "kinds": ["Job.batch"] if state.ready else [],
-        }
-        if state.version:
-            status["version"] = state.version
-        if capacity is not None:
-            status["capacity"] = _quantities(capacity)
-        contact = seconds_of(before.get("lastContact"), 0.0)
-        if state.last_contact is not None and (
-            state.last_contact > contact + self._options.contact_seconds or (not state.connected and contact == 0)
-        ):
-            status["lastContact"] = format_time(moment(state.last_contact))
-            if state.latency is not None:
-                status["latencyMilliseconds"] = round(state.latency * 1000)
-        return status
-
-    def _count_copies(self, worker: Worker) -> None:
-        """Now and then: there may be tens of thousands. It takes a thousandth of the time, however many there are."""
-        started = time.monotonic()
-        if started < self._count_at.get(worker.name, 0.0):
-            return
-        found = Counter(_state_of(copy) for copy in worker.session.all_copies()) if worker.session is not None else {}
-        for state in metrics.STATES:
-            metrics.COPIES.labels(worker.name, state).set(found.get(state, 0))
-        now = time.monotonic()
-        self._count_at[worker.name] = now + max(self._options.report_seconds, 1000 * (now - started))
+    def _worker_status(self, cluster: Json) -> Json:
+        view = worker_cluster_view(self._state, cluster, self._copies.counts)
+        metrics.show_worker(view)
+        before = cluster.get("status") or {}
+        return worker_cluster_status(view, before, self._clock(), contact_seconds=self._options.contact_seconds)
 
     def _queue_status(self, queue: Json) -> Json:
-        name, before = queue["metadata"]["name"], queue.get("status") or {}
-        ledger = self._known.originals.ledger
-        running, pending = ledger.queue(name).jobs, self._scheduler.pending(name)
-        metrics.PENDING.labels(name).set(pending)
-        metrics.RUNNING.labels(name).set(running)
-        generation = queue["metadata"].get("generation", 1)
-        found = merged_conditions(
-            before.get("conditions") or [],
-            [_queue_condition(queue)],
-            now=format_time(moment(self._clock())),
-            generation=generation,
-        )
-        finished = self._known.originals.finished[name]
-        status: Json = {
-            **{key: value for key, value in before.items() if key != "head"},
-            "observedGeneration": generation,
-            "conditions": found,
-            "pending": pending,
-            "running": running,
-            "finished": finished.total(),
-            "workers": _by_worker(ledger.spread(name), finished),
-        }
-        head = self._scheduler.heads.get(name)
-        if head is not None and pending:
-            status["head"] = {
-                "job": f"{head.job.namespace}/{head.job.name}",
-                "since": head.job.created,
-                "reason": head.explanation.reason,
-                "message": str(head.explanation),
-            }
-        return status
+        view = mirror_queue_view(self._state, queue)
+        metrics.show_queue(view)
+        return mirror_queue_status(view, queue.get("status") or {}, self._clock())
 
+    async def _count_copies(self) -> None:
+        while True:
+            workers = [cluster["metadata"]["name"] for cluster in self._state.worker_clusters()]
+            self._copies.keep(workers)
+            for worker in workers:
+                if not self._copies.is_due(worker):
+                    continue
+                try:
+                    await self._copies.count(worker, self._state.copy_states(worker))
+                except Exception as error:  # noqa: BLE001 - a worker may hold anything
+                    self._log_once(f"copies on {worker}", f"{type(error).__name__}: {error}", name=worker)
+                else:
+                    self._broken.pop(f"copies on {worker}", None)
+            await asyncio.sleep(self._options.report_seconds)
 
-def _by_worker(running: Counter[str], finished: Counter[str]) -> list[Json]:
-    """Of each worker that has, or had, a Job of the queue that is still there."""
-    names = sorted(name for name in running | finished if name)
-    return [{"name": name, "running": running[name], "finished": finished[name]} for name in names]
-
-
-def _state_of(copy: Json) -> str:
-    if "deletionTimestamp" in copy["metadata"]:
-        return "terminating"
-    match phase(copy.get("status") or {}):
-        case Phase.COMPLETE:
-            return "complete"
-        case Phase.FAILED:
-            return "failed"
-        case _:
-            return "suspended" if copy["spec"].get("suspend") else "running"
-
-
-def _queue_condition(queue: Json) -> tuple[str, bool, str, str]:
-    try:
-        MirrorQueueSpec.read(queue)
-    except SpecError as error:
-        return "Ready", False, "InvalidSpec", str(error)
-    return "Ready", True, "Ready", "Jobs are taken"
-
-
-def _quantities(amounts: Any) -> dict[str, str]:
-    return {name: canonical(_plain(amount)) for name, amount in sorted(amounts.items()) if amount}
-
-
-def _plain(amount: Decimal) -> str:
-    return f"{amount.normalize():f}"
+    def _log_once(self, key: str, error: str, *, name: str) -> None:
+        """Each round would say the same."""
+        if self._broken.get(key) != error:
+            self._broken[key] = error
+            _log.error("status not reported", name=name, error=error, exc_info=True)

@@ -1,28 +1,28 @@
-"""What can be decided about one Job. An action names all that its execution needs; carrying it out decides nothing.
+"""What can be decided about one object. An action names all that its execution needs; carrying it out decides nothing.
 
-on the management cluster   Unassign, PatchStatus, Warn, Refuse
+on the management cluster   Unassign, PatchStatus, Tell, RejectStatus
 on a worker                 CreateCopy, DeleteCopy, SyncCopy
-for the scheduler           Place
-for later                   LookAgain
+for the scheduler           Enqueue
+for later                   Requeue
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
 from multimirror.batch import Json
-from multimirror.kinds.job.mirror import Refusal
+from multimirror.kinds.kind import Rejection
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """The Job needs a worker. `avoid`: workers that refused it, and why."""
+class Enqueue:
+    """The object needs a worker. `avoid`: workers that refused it, and why."""
 
     avoid: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Unassign:
-    """Suspend the Job and take its worker away; the next assignment is another attempt."""
+    """Suspend the object and take its worker away; the next assignment is another attempt."""
 
     reason: str
     message: str
@@ -37,29 +37,29 @@ class PatchStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
+class RejectStatus:
     """What the worker says breaks the rules, and is not written."""
 
     worker: str
-    refusal: Refusal
+    rejection: Rejection
 
 
 @dataclass(frozen=True, slots=True)
-class Warn:
-    """Tell the Job's user; the same words are told once."""
+class Tell:
+    """An event for the object's user; the same words are told once."""
 
     reason: str
     message: str
-    kind: Literal["Normal", "Warning"] = "Warning"
+    type: Literal["Normal", "Warning"] = "Warning"
 
 
 @dataclass(frozen=True, slots=True)
 class CreateCopy:
-    """Make the copy of this attempt. `deadline`: its activeDeadlineSeconds."""
+    """Make the copy of this attempt."""
 
     worker: str
+    namespace: str
     attempt: int
-    deadline: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,27 +71,26 @@ class DeleteCopy:
     name: str
     uid: str
     why: Literal["orphan", "finished", "stale"]
-    """The Job is gone, or has ended, or is at a later attempt."""
+    """The original is gone, or has ended, or is at a later attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncCopy:
-    """Set these fields of the copy's spec to what the original says."""
+    """Bring the copy in step with the original by this merge patch."""
 
     worker: str
     namespace: str
     name: str
     uid: str
-    spec: Json
-    was: Json
+    patch: Json
 
 
 @dataclass(frozen=True, slots=True)
-class LookAgain:
+class Requeue:
     """Time alone will change the answer."""
 
     seconds: float
 
 
 WorkerAction = CreateCopy | DeleteCopy | SyncCopy
-Action = Place | Unassign | PatchStatus | Refuse | Warn | WorkerAction | LookAgain
+Action = Enqueue | Unassign | PatchStatus | RejectStatus | Tell | WorkerAction | Requeue

@@ -1,124 +1,129 @@
-"""What happened, and who has to look at it: every change in a cache ends as uids on the management lane.
+"""The event handlers of all caches: every change ends as Refs in the management cluster's work queue.
 
-Handlers are called by the caches, on the event loop, and only take notes: they never wait, and decide nothing.
+They are called by the caches, on the event loop, and only take notes: they never wait, and decide nothing.
 """
 
 import asyncio
 from collections.abc import Callable
 
-import structlog
-
-from multimirror.api import MirrorQueueSpec, SpecError
-from multimirror.api.placement import Copy, origin_uid
-from multimirror.batch import Json, is_finished
-from multimirror.kube import Change
+from multimirror.api.placement import Copy, cluster_namespace_of, cluster_of, origin_uid
+from multimirror.batch import Json
+from multimirror.kinds import KINDS, Kind, Ref
+from multimirror.kube import Change, Resource
 from multimirror.kube.queue import BULK, LIVE
-from multimirror.reconcile.cache import Knowledge, is_connected
-from multimirror.reconcile.execute import ManagementActor
+from multimirror.reconcile.cache import ManagementCache
+from multimirror.reconcile.execute import WorkerContext
 from multimirror.reconcile.lanes import Lanes
+from multimirror.reconcile.memory import LastSeen
+from multimirror.reconcile.observer import Observer
+from multimirror.scheduling.assignments import Assignments
 from multimirror.scheduling.scheduler import Scheduler
+from multimirror.workers import Workers
 
-_log = structlog.get_logger(__name__)
 
-
-class Listening:
-    """The handlers of all caches. `report` is called when our own objects' status may have changed."""
+class EventHandlers:
+    """`report` is called when our own objects' status may have changed."""
 
     def __init__(
         self,
-        known: Knowledge,
+        *,
+        management: ManagementCache,
+        workers: Workers,
+        observer: Observer,
         lanes: Lanes,
         scheduler: Scheduler,
-        actor: ManagementActor,
+        assignments: Assignments,
+        context: WorkerContext,
         report: Callable[[], None],
     ) -> None:
-        self._known, self._lanes, self._scheduler, self._actor = known, lanes, scheduler, actor
-        self._report = report
-        self._claims: dict[str, str] = {}  # worker: the identity of its cluster
-        known.originals.on_change = self._job_changed
-        known.originals.on_stray = self._stray
-        known.queues.add_handler(self._queue_changed)
-        known.namespaces.add_handler(self._namespace_changed)
-        known.clusters.add_handler(self._cluster_changed)
+        self._originals, self._workers, self._observer, self._lanes = management.originals, workers, observer, lanes
+        self._scheduler, self._assignments, self._report = scheduler, assignments, report
+        self._memory, self._timer, self._announcements = context.memory, context.timer, context.announcements
+        self._originals.subscribe(self)
+        workers.subscribe(self)
+        management.queues.add_handler(self._queue_changed)
+        management.namespaces.add_handler(self._namespace_changed)
 
     # --- workers
 
-    def copy_changed(self, worker: str, change: Change) -> None:
+    def copy_changed(self, worker: str, resource: Resource, change: Change) -> None:
         """A worker's cache changed."""
         uid = origin_uid(change.object)
         if not uid:
             return
+        ref = Ref(resource.name, uid)
         if change.new is not None:
-            self._known.copy_seen(worker, uid)
+            self._observer.copy_seen(worker, ref)
         if change.initial:
             return  # the session is not open yet; see state_changed
-        job = self._known.originals.get(uid)
-        if job is not None and not is_finished(job.get("status") or {}):
-            notes = self._known.memory.of(uid)
-            if change.new is None and is_finished(change.object.get("status") or {}):
-                notes.last_words = (worker, Copy(worker, change.object).attempt, change.object["status"])
-            elif notes.heard is None and change.old is not None:
-                notes.heard = asyncio.get_running_loop().time()
-        self._lanes.add(uid)
+        kind, obj = self._originals.kind(ref), self._originals.get(ref)
+        if obj is not None and not kind.outcome(obj).finished:
+            notes = self._memory.of(ref)
+            if change.new is None and kind.outcome(change.object).finished:
+                notes.last_seen = LastSeen(worker, Copy(worker, change.object).attempt, change.object["status"])
+            elif notes.changed_at is None and change.old is not None:
+                notes.changed_at = asyncio.get_running_loop().time()
+        self._lanes.add(ref)
 
     def state_changed(self, worker: str, *, reconnected: bool) -> None:
-        """A worker came, went, or has more or less room."""
-        connection = self._known.worker(worker)
+        """A worker came, went, or has more or less capacity."""
+        connection = self._workers.get(worker)
         if connection is not None:
             self._lanes.open(worker)
         else:
             self._lanes.close(worker)
-        uids = set(self._known.originals.ledger.on(worker))
+        refs = set(self._assignments.usage.on(worker))
+        for ref in refs:
+            self._follow_copy(ref, self._originals.get(ref))  # the worker may be a new one, of the same name
         if reconnected and connection is not None and connection.session is not None:
-            uids.update(origin_uid(copy) for copy in connection.session.all_copies())  # orphans, too
-        for uid in uids - {""}:
-            self._lanes.add(uid, priority=BULK if reconnected else LIVE)
+            for kind in KINDS:
+                copies = connection.session.all_copies(kind.resource)
+                refs.update(Ref(kind.resource.name, origin_uid(copy)) for copy in copies)  # orphans, too
+        for ref in refs:
+            if ref.uid:
+                self._lanes.add(ref, priority=BULK if reconnected else LIVE)
         self._scheduler.wake()
         self._report()
 
-    def claim(self, worker: str, identity: str) -> str | None:
-        """Two names for one cluster would fight over the same copies: the first to come keeps it."""
-        for name in [name for name in self._claims if name == worker or self._known.worker(name) is None]:
-            del self._claims[name]
-        same = next((name for name, claimed in self._claims.items() if claimed == identity), None)
-        if same is None:
-            self._claims[worker] = identity
-        return same
-
-    def _cluster_changed(self, change: Change) -> None:
-        """Leases are given only on workers whose connection is on record: they wait for this."""
-        if not change.initial and is_connected(change.new) and not is_connected(change.old):
-            self.state_changed(change.object["metadata"]["name"], reconnected=False)
-
     # --- the management cluster
 
-    def _job_changed(self, change: Change) -> None:
-        uid = change.object["metadata"]["uid"]
-        if change.new is None:
-            self._known.memory.forget(uid)
-        self._lanes.add(uid, priority=BULK if change.initial else LIVE)
-        if not change.initial and (change.new is None or is_finished(change.new.get("status") or {})):
+    def original_changed(self, ref: Ref, change: Change) -> None:
+        new = change.new
+        self._assignments.observe(ref, new)
+        if not change.initial:
+            self._timer.original_changed(change.old, new, asyncio.get_running_loop().time())
+        if new is None:
+            self._memory.forget(ref)
+        else:
+            self._follow_copy(ref, new)
+        self._lanes.add(ref, priority=BULK if change.initial else LIVE)
+        if not change.initial and (new is None or self._originals.kind(ref).outcome(new).finished):
             self._scheduler.wake()
         self._report()
 
-    def _stray(self, job: Json) -> None:
+    def _follow_copy(self, ref: Ref, obj: Json | None) -> None:
+        """Its copy is where it was put, whatever its WorkerCluster allows now."""
+        cluster, namespace = (cluster_of(obj), cluster_namespace_of(obj)) if obj is not None else (None, None)
+        if cluster is not None and namespace is not None:
+            self._workers.follow(cluster, namespace, self._originals.kind(ref).resource)
+
+    def unmanaged_created(self, kind: Kind, obj: Json) -> None:
         message = (
-            "this Job asks for a queue, but spec.managedBy was not set when it was created, and cannot be set later: "
-            "it runs on this cluster. Is admission in place, and was the queue there?"
+            f"this {kind.resource.kind} asks for a queue, but spec.managedBy was not set when it was created, and "
+            "cannot be set later: it runs on this cluster. Is admission in place, and was the queue there?"
         )
-        self._actor.tell(job, "NotManaged", message)
+        self._announcements.tell(kind, obj, "NotManaged", message)
 
     def _queue_changed(self, change: Change) -> None:
-        name = change.object["metadata"]["name"]
-        self._known.specs.pop(name, None)
-        if change.new is not None:
-            try:
-                self._known.specs[name] = MirrorQueueSpec.read(change.new)
-            except SpecError as error:
-                _log.warning("a queue cannot be used", queue=name, error=str(error))
         if change.old is not None and change.new is not None and change.old.get("spec") == change.new.get("spec"):
             return
-        self._look_at_queue(name)
+        name = change.object["metadata"]["name"]
+        # Its rules are others now: for those that wait, for those whose worker is lost, and for finished copies.
+        for ref, obj in self._originals.all():
+            if self._originals.queue_of(obj) == name:
+                self._lanes.add(ref, priority=BULK)
+        self._scheduler.wake()
+        self._report()
 
     def _namespace_changed(self, change: Change) -> None:
         if change.initial or (
@@ -129,12 +134,4 @@ class Listening:
             return
         for waiting in self._scheduler.waiting():
             if waiting.namespace == change.object["metadata"]["name"]:
-                self._lanes.add(waiting.uid)
-
-    def _look_at_queue(self, name: str) -> None:
-        """Its rules are others now: for those that wait, for those whose worker is lost, and for finished copies."""
-        for job in self._known.originals.all():
-            if self._known.originals.queue_of(job) == name:
-                self._lanes.add(job["metadata"]["uid"], priority=BULK)
-        self._scheduler.wake()
-        self._report()
+                self._lanes.add(waiting.ref)

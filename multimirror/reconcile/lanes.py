@@ -1,200 +1,205 @@
-"""Where decisions are made and carried out: one lane of work for the management cluster, and one for each worker.
+"""One work queue for the management cluster, and one for each worker: its lane.
 
-Everything that happens to a Job or to one of its copies puts the Job's uid on the management lane. There `decide` is
+Everything that happens to an object or to one of its copies puts its Ref on the management lane. There `decide` is
 asked; what concerns the management cluster is done at once, what concerns a worker goes on that worker's own lane,
 where the question is asked again. So a worker that hangs holds up its own lane and nothing else (I8), and no decision
-is older than the caches at the moment of the write. A lane waits until the caches have seen its own last write to that
-Job, so that nothing is done twice. While a Job waits in a lane its news pile up and are told as one.
+is older than the caches at the time of the write. A lane waits until the caches have seen its own last write to that
+object, so that nothing is done twice. While an object waits in a lane its news pile up and are told as one.
 """
 
 import asyncio
 from typing import Final
 
+from multimirror.api.placement import Copy
 from multimirror.batch import Json
+from multimirror.kinds import Kind, Ref
 from multimirror.kube import Controller, RequeueAfter, WorkQueue, key_of
 from multimirror.kube.queue import LIVE
+from multimirror.kube.supervise import Supervisor
 from multimirror.options import DispatcherOptions
 from multimirror.reconcile.actions import (
     Action,
     CreateCopy,
     DeleteCopy,
-    LookAgain,
+    Enqueue,
     PatchStatus,
-    Place,
-    Refuse,
+    RejectStatus,
+    Requeue,
     SyncCopy,
+    Tell,
     Unassign,
-    Warn,
 )
-from multimirror.reconcile.cache import Knowledge
 from multimirror.reconcile.decide import decide
-from multimirror.reconcile.execute import ManagementActor, WorkerActor
+from multimirror.reconcile.execute import ManagementExecutor, WorkerContext, WorkerExecutor
+from multimirror.reconcile.observer import Observer
+from multimirror.reconcile.originals import Originals
 from multimirror.scheduling.scheduler import Scheduler
+from multimirror.workers import Workers
 
-_BREATH: Final = 20
+_YIELD_EVERY: Final = 20
 
 
 class Lanes:
-    """`run` the management lane; the workers' lanes live in its task group."""
+    """`run` the management lane; the workers' lanes live inside."""
 
     def __init__(
         self,
-        known: Knowledge,
-        actor: ManagementActor,
+        *,
+        queue: WorkQueue[Ref],
+        originals: Originals,
+        workers: Workers,
+        observer: Observer,
         scheduler: Scheduler,
-        queue: WorkQueue,
+        executor: ManagementExecutor,
+        context: WorkerContext,
         options: DispatcherOptions,
     ) -> None:
-        self._known, self._actor, self._scheduler, self._options = known, actor, scheduler, options
-        self._management = Controller("management", self._on_management, queue=queue, concurrency=options.concurrency)
-        self._workers: dict[str, Controller] = {}
-        self._group: asyncio.TaskGroup | None = None
-        self._looked_at = 0
-        self.origin = ""
-        """The identity of the management cluster, on every copy."""
+        self._originals, self._workers, self._observer, self._scheduler = originals, workers, observer, scheduler
+        self._executor, self._context = executor, context
+        self._memory, self._clock = context.memory, context.clock
+        self._worker_concurrency = options.worker_concurrency
+        self._management = Controller[Ref](
+            "management", self._on_management, queue=queue, concurrency=options.concurrency
+        )
+        self._lanes: dict[str, Controller[Ref]] = {}
+        self._tasks: Supervisor | None = None
+        self._running: set[asyncio.Task[None]] = set()
+        self._reconciled = 0
 
-    def add(self, uid: str, *, priority: int = LIVE) -> None:
-        """Look at this Job."""
-        self._management.queue.add(uid, priority=priority)
+    def add(self, ref: Ref, *, priority: int = LIVE) -> None:
+        """Look at this object."""
+        self._management.queue.add(ref, priority=priority)
 
     async def run(self) -> None:
         """Until stopped, or cancelled."""
-        async with asyncio.TaskGroup() as group:
-            self._group = group
-            for worker in self._known.workers or ():
+        async with Supervisor() as tasks:
+            self._tasks = tasks
+            for worker in self._workers:
                 self.open(worker.name)
             try:
                 await self._management.run()
             finally:
-                self._group = None
-                for lane in self._workers.values():
+                self._tasks = None
+                for lane in self._lanes.values():
                     lane.stop()
+            if self._running:
+                await asyncio.wait(self._running)  # what they do comes to its end
 
     def stop(self) -> None:
         """Take up nothing more."""
         self._management.stop()
-        for lane in self._workers.values():
+        for lane in self._lanes.values():
             lane.stop()
 
-    def open(self, worker: str) -> Controller | None:
+    def open(self, worker: str) -> Controller[Ref] | None:
         """The worker's own lane; made when first needed, while we work."""
-        if worker in self._workers:
-            return self._workers[worker]
-        if self._group is None:
+        if worker in self._lanes:
+            return self._lanes[worker]
+        if self._tasks is None:
             return None
 
-        async def reconcile(uid: str) -> RequeueAfter | None:
-            return await self._on_worker(worker, uid)
+        async def reconcile(ref: Ref) -> RequeueAfter | None:
+            return await self._on_worker(worker, ref)
 
-        lane = Controller(f"worker {worker}", reconcile, concurrency=self._options.worker_concurrency)
-        self._workers[worker] = lane
-        self._group.create_task(lane.run(), name=f"lane of {worker}")
+        lane = Controller[Ref](f"worker {worker}", reconcile, concurrency=self._worker_concurrency)
+        self._lanes[worker] = lane
+        task = self._tasks.start(f"lane of {worker}", lane.run(), may_return=True)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
         return lane
 
     def close(self, worker: str) -> None:
         """There is no such worker any more."""
-        lane = self._workers.pop(worker, None)
+        lane = self._lanes.pop(worker, None)
         if lane is not None:
             lane.stop()
 
     async def looked(self) -> None:
-        """Wait until every Job that wanted to be looked at has been."""
+        """Wait until every object that wanted to be looked at has been."""
         await self._management.queue.idle()
 
     async def idle(self) -> None:
-        """Wait until every Job that wanted attention has had it (what waits for a time aside)."""
+        """Wait until every object that wanted attention has had it (what waits for a time aside)."""
         await self.looked()
-        for lane in tuple(self._workers.values()):
+        for lane in tuple(self._lanes.values()):
             await lane.queue.idle()
 
     # --- the management lane
 
-    async def _on_management(self, uid: str) -> RequeueAfter | None:
-        self._looked_at += 1
-        if self._looked_at % _BREATH == 0:
+    async def _on_management(self, ref: Ref) -> RequeueAfter | None:
+        self._reconciled += 1
+        if self._reconciled % _YIELD_EVERY == 0:
             await asyncio.sleep(0)  # thousands that need nothing must not keep the heartbeats waiting
-        originals, memory = self._known.originals, self._known.memory
-        job = originals.get(uid)
-        if job is not None:
-            await originals.writes.seen(key_of(job))
-            job = originals.get(uid)
-        actions = decide(self._known.situation(uid, job))
-        self._offer_or_withdraw(uid, job, actions)
+        await self._own_write_seen(ref)
+        state = self._observer.observe(ref)
+        actions = decide(state)
+        self._offer_or_withdraw(ref, actions)
         for worker in {action.worker for action in actions if isinstance(action, CreateCopy | DeleteCopy | SyncCopy)}:
             lane = self.open(worker)
             if lane is not None:
-                lane.queue.add(uid)
-        again = [action.seconds for action in actions if isinstance(action, LookAgain)]
-        if job is None:
-            memory.forget(uid)
-        else:
-            for action in actions:
-                result = await self._act(job, action)
-                if result is not None:
-                    again.append(result.seconds)
-            if any(isinstance(action, Place) and action.avoid for action in actions):
-                end = memory.next_refusal_end(uid, self._known.clock())
-                again += [end + 0.1] if end is not None else []
-        return RequeueAfter(min(again)) if again else None
+                lane.queue.add(ref)
+        again = [action.seconds for action in actions if isinstance(action, Requeue)]
+        if state.original is None:
+            self._memory.forget(ref)
+            self._context.announcements.forget(ref)
+            return _earliest(again)
+        for action in actions:
+            result = await self._execute(state.kind, state.original, action)
+            if result is not None:
+                again.append(result.seconds)
+        if any(isinstance(action, Enqueue) and action.avoid for action in actions):
+            end = self._memory.next_refusal_end(ref, self._clock())
+            again += [end + 0.1] if end is not None else []
+        return _earliest(again)
 
-    async def _act(self, job: Json, action: Action) -> RequeueAfter | None:
-        if isinstance(action, PatchStatus):
-            return await self._actor.patch_status(job, action)
-        if isinstance(action, Unassign):
-            return await self._actor.unassign(job, action)
-        if isinstance(action, Refuse):
-            self._actor.refuse(job, action)
-        elif isinstance(action, Warn):
-            self._actor.warn(job, action)
+    async def _own_write_seen(self, ref: Ref) -> None:
+        obj = self._originals.get(ref)
+        if obj is not None:
+            await self._originals.writes(ref).seen(key_of(obj))
+
+    async def _execute(self, kind: Kind, obj: Json, action: Action) -> RequeueAfter | None:
+        match action:
+            case PatchStatus():
+                return await self._executor.patch_status(kind, obj, action)
+            case Unassign():
+                return await self._executor.unassign(kind, obj, action)
+            case RejectStatus():
+                self._executor.reject_status(kind, obj, action)
+            case Tell():
+                self._context.announcements.tell_once(kind, obj, action.reason, action.message, action.type)
+            case _:
+                pass  # the workers' lanes', or the scheduler's
         return None
 
-    def _offer_or_withdraw(self, uid: str, job: Json | None, actions: list[Action]) -> None:
-        place = next((action for action in actions if isinstance(action, Place)), None)
-        if place is None or job is None:
-            self._scheduler.withdraw(uid)
-            return
-        self._scheduler.offer(self._known.candidate(job, dict(place.avoid)))
+    def _offer_or_withdraw(self, ref: Ref, actions: list[Action]) -> None:
+        enqueue = next((action for action in actions if isinstance(action, Enqueue)), None)
+        candidate = self._observer.candidate(ref, dict(enqueue.avoid)) if enqueue is not None else None
+        if candidate is None:
+            self._scheduler.withdraw(ref)
+        else:
+            self._scheduler.offer(candidate)
 
     # --- a worker's lane
 
-    async def _on_worker(self, name: str, uid: str) -> RequeueAfter | None:
-        worker = self._known.worker(name)
+    async def _on_worker(self, name: str, ref: Ref) -> RequeueAfter | None:
+        worker = self._workers.get(name)
         session = worker.session if worker is not None else None
         if worker is None or session is None:
             return None
-        originals = self._known.originals
-        job = originals.get(uid)
-        if job is not None:
-            await originals.writes.seen(key_of(job))
-        for copy in session.copies(uid):
-            await session.writes(copy["metadata"]["namespace"]).seen(key_of(copy))
-        job = originals.get(uid)
-        actor = WorkerActor(
-            worker,
-            origin=self.origin,
-            memory=self._known.memory,
-            originals=originals,
-            management=self._actor,
-            refusal_seconds=self._options.refusal_seconds,
-        )
+        await self._own_write_seen(ref)
+        resource = self._originals.kind(ref).resource
+        for copy in (Copy(name, found) for found in session.copies(ref.uid, resource)):
+            await session.writes(copy.namespace, resource).seen(f"{copy.namespace}/{copy.name}")
+        state = self._observer.observe(ref)
+        executor = WorkerExecutor(worker, session, self._context)
         result: RequeueAfter | None = None
-        for action in decide(self._known.situation(uid, job)):
-            if isinstance(action, DeleteCopy) and action.worker == name:
-                await actor.delete(session, uid, action)
-            elif isinstance(action, SyncCopy) and action.worker == name and job is not None:
-                await actor.sync(session, job, action)
-            elif isinstance(action, CreateCopy) and action.worker == name and job is not None:
-                namespace = self._namespace_there(name, job["metadata"]["namespace"])
-                key = f"{namespace}/{job['metadata']['name']}"
-                if not session.writes(namespace).settled(key):
-                    await session.writes(namespace).seen(key)
-                    return RequeueAfter(0.01)
-                result = await actor.create(session, job, action, namespace)
-                if result is None:
-                    self.add(uid)
+        for action in decide(state):
+            if isinstance(action, CreateCopy | DeleteCopy | SyncCopy) and action.worker == name:
+                result = await executor.execute(ref, state, action) or result
+                if result is None and isinstance(action, CreateCopy):
+                    self.add(ref)
         return result
 
-    def _namespace_there(self, worker: str, namespace: str) -> str:
-        spec = self._known.workers.specs.get(worker) if self._known.workers is not None else None
-        there = spec.namespace_for(namespace) if spec is not None else None
-        return there or namespace  # it was allowed when the Job was assigned
+
+def _earliest(seconds: list[float]) -> RequeueAfter | None:
+    return RequeueAfter(min(seconds)) if seconds else None

@@ -1,71 +1,77 @@
-"""What is known for a while, and may be forgotten at any moment: after a restart it is found out again.
+"""What is known for a while, and may be forgotten at any time: after a restart it is found out again.
 
-Refusals keep a Job from going round in circles between workers that will not have it; last words keep a Job from being
-run again when its finished copy was removed before we could write its end down; told keeps us from repeating ourselves.
+Refusals keep an object from going round in circles between workers that will not have it; the last seen status keeps it
+from being run again when its finished copy was removed before we could write its end down; what was rejected once is
+not sent again and again.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from multimirror.batch import Json
+from multimirror.kinds.kind import Ref
 
 
-@dataclass(frozen=True, slots=True)
-class _Refusal:
+class _Refusal(NamedTuple):
     why: str
     until: float
 
 
+class LastSeen(NamedTuple):
+    """A copy that was finished when it vanished."""
+
+    worker: str
+    attempt: int
+    status: Json
+
+
 @dataclass(slots=True)
 class Notes:
-    """About one Job."""
+    """About one object."""
 
     refusals: dict[str, _Refusal] = field(default_factory=dict)
-    last_words: tuple[str, int, Json] | None = None
-    """Worker, attempt, and the status of a copy that was finished when it vanished."""
-    unwanted: Json | None = None
+    last_seen: LastSeen | None = None
+    rejected_status: Json | None = None
     """The status that the API server would not take."""
-    unwanted_until: float = 0.0
+    rejected_until: float = 0.0
     """When it is asked again (the event loop's time)."""
-    stubborn: Json | None = None
+    rejected_patch: Json | None = None
     """The fields of a copy that a worker would not take, or changed back."""
-    heard: float | None = None
-    """When a change of the copy was first heard of that has not been mirrored yet."""
-    told: str = ""
-    """The reason for waiting that its user was told last."""
+    changed_at: float | None = None
+    """When a change of the copy was first observed that has not been mirrored yet (the event loop's time)."""
 
 
 class Memory:
-    """Notes by uid."""
+    """Notes by object."""
 
     def __init__(self) -> None:
-        self._notes: dict[str, Notes] = {}
+        self._notes: dict[Ref, Notes] = {}
 
-    def of(self, uid: str) -> Notes:
+    def of(self, ref: Ref) -> Notes:
         """To write into."""
-        return self._notes.setdefault(uid, Notes())
+        return self._notes.setdefault(ref, Notes())
 
-    def find(self, uid: str) -> Notes | None:
+    def find(self, ref: Ref) -> Notes | None:
         """To look at."""
-        return self._notes.get(uid)
+        return self._notes.get(ref)
 
-    def forget(self, uid: str) -> None:
-        """It is over."""
-        self._notes.pop(uid, None)
+    def forget(self, ref: Ref) -> None:
+        self._notes.pop(ref, None)
 
-    def refuse(self, uid: str, worker: str, why: str, until: float) -> None:
+    def refuse(self, ref: Ref, worker: str, why: str, until: float) -> None:
         """A worker would not take it; do not ask again before then."""
-        self.of(uid).refusals[worker] = _Refusal(why, until)
+        self.of(ref).refusals[worker] = _Refusal(why, until)
 
-    def refusals(self, uid: str, now: float) -> Mapping[str, str]:
+    def refusals(self, ref: Ref, now: float) -> Mapping[str, str]:
         """Those that still count."""
-        notes = self._notes.get(uid)
+        notes = self._notes.get(ref)
         if notes is None or not notes.refusals:
             return {}
         return {worker: refusal.why for worker, refusal in notes.refusals.items() if refusal.until > now}
 
-    def next_refusal_end(self, uid: str, now: float) -> float | None:
+    def next_refusal_end(self, ref: Ref, now: float) -> float | None:
         """In how many seconds the first of them stops counting."""
-        notes = self._notes.get(uid)
+        notes = self._notes.get(ref)
         ends = [r.until - now for r in notes.refusals.values() if r.until > now] if notes is not None else []
         return min(ends, default=None)

@@ -1,115 +1,125 @@
-"""The Jobs of the management cluster that are ours, and who holds what. Reads come from here, never from the API.
+"""The objects of the management cluster that are ours, of every mirrored kind. Reads come from here, not from the API.
 
 The API cannot select Jobs by managedBy, so all are watched; of those that are not ours nothing but the name is kept.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 from multimirror.api import QUEUE_LABEL
-from multimirror.api.placement import attempt_of, cluster_of, queue_of, stock_writers
-from multimirror.batch import Json, is_finished
-from multimirror.kinds.pod_sets import job_requests
+from multimirror.api.placement import cluster_of, queue_of
+from multimirror.batch import Json
+from multimirror.kinds import Kind, Kinds, Ref, ref_of
 from multimirror.kube import Change, Client, Informer, Object
 from multimirror.kube.own_writes import OwnWrites
-from multimirror.kube.resources import JOBS
-from multimirror.scheduling.usage import Holding, Ledger
 
 _BY_UID: Final = "uid"
 _KEPT: Final = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
-class Originals:
-    """Our Jobs, by uid."""
+class OriginalHandlers(Protocol):
+    """Whoever wants to hear of changes."""
 
-    def __init__(self, client: Client, managed_by: str, namespaces: Informer) -> None:
-        self.informer = Informer(client, JOBS, trim=self._trim)
-        self.informer.add_index(_BY_UID, self._uids)
-        self.writes = OwnWrites(self.informer)
-        self.ledger = Ledger()
+    def original_changed(self, ref: Ref, change: Change) -> None:
+        """One of our objects is new, changed, or gone."""
+
+    def unmanaged_created(self, kind: Kind, obj: Json) -> None:
+        """A new object asks for a queue, and is not ours."""
+
+
+class _OfKind(NamedTuple):
+    kind: Kind
+    informer: Informer
+    writes: OwnWrites
+
+
+class Originals:
+    """Our objects, by Ref."""
+
+    def __init__(self, client: Client, kinds: Kinds, managed_by: str, namespaces: Informer) -> None:
         self.finished: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        """Finished Jobs that are still there, by queue and by the worker that had them last ("": none)."""
+        """Finished objects that are still there, by queue and by the worker that had them last ("": none)."""
         self._managed_by = managed_by
         self._namespaces = namespaces
-        self._ended: dict[str, tuple[str, str]] = {}  # uid of a finished Job: its queue and its worker
-        self._assumed: dict[str, int] = {}  # uid: the attempt that was just sent
-        self.on_change: Callable[[Change], None] = lambda _: None
-        """Told of every change to one of our Jobs, after the books are up to date."""
-        self.on_stray: Callable[[Json], None] = lambda _: None
-        """Told of a new Job that asks for a queue, and is not ours."""
-        self.informer.add_handler(self._changed)
+        self._kinds = kinds
+        self._ended: dict[Ref, tuple[str, str]] = {}  # a finished object: its queue and its worker
+        self._handlers: list[OriginalHandlers] = []
+        self._caches = {kind.resource.name: self._cache(client, kind) for kind in kinds}
 
-    def get(self, uid: str) -> Json | None:
-        """The Job as the cache has it. Shared: do not change it."""
-        return next(iter(self.informer.by_index(_BY_UID, uid)), None)
+    @property
+    def informers(self) -> list[Informer]:
+        return [cache.informer for cache in self._caches.values()]
 
-    def all(self) -> Iterable[Json]:
-        """Every Job that is ours."""
-        return (job for job in self.informer.list() if self._is_ours(job))
+    def subscribe(self, handlers: OriginalHandlers) -> None:
+        """To be called before the caches are filled: what was there before is not told again."""
+        self._handlers.append(handlers)
 
-    def queue_of(self, job: Json) -> str:
+    def kind(self, ref: Ref) -> Kind:
+        return self._kinds.of(ref)
+
+    def get(self, ref: Ref) -> Json | None:
+        """The object as the cache has it. Shared: do not change it."""
+        return next(iter(self._caches[ref.kind].informer.by_index(_BY_UID, ref.uid)), None)
+
+    def find(self, kind: Kind, key: str) -> Json | None:
+        """One of ours by `namespace/name`."""
+        found = self._caches[kind.resource.name].informer.get(key)
+        return found if found is not None and self.is_ours(kind, found) else None
+
+    def all(self) -> Iterable[tuple[Ref, Json]]:
+        for cache in self._caches.values():
+            for obj in cache.informer.list():
+                if self.is_ours(cache.kind, obj):
+                    yield ref_of(cache.kind, obj), obj
+
+    def writes(self, ref: Ref) -> OwnWrites:
+        """Our own writes, which the cache may not have seen yet."""
+        return self._caches[ref.kind].writes
+
+    def queue_of(self, obj: Json) -> str:
         """The name of its queue; empty where there is none."""
-        return queue_of(job, self._namespaces.get(job["metadata"]["namespace"])) or ""
+        return queue_of(obj, self._namespaces.get(obj["metadata"]["namespace"])) or ""
 
-    def assume(self, uid: str, attempt: int) -> None:
-        """This attempt is being written; until the cache shows it, or it failed, its holding in the ledger counts."""
-        self._assumed[uid] = attempt
+    def is_ours(self, kind: Kind, obj: Json) -> bool:
+        return kind.managed_by(obj) == self._managed_by
 
-    def unassume(self, uid: str) -> None:
-        """It was not written."""
-        if self._assumed.pop(uid, None) is not None:
-            self._account(uid, self.get(uid))
+    def _cache(self, client: Client, kind: Kind) -> _OfKind:
+        informer = Informer(client, kind.resource, trim=self._trimmer(kind))
+        informer.add_index(_BY_UID, lambda obj: [obj["metadata"]["uid"]] if self.is_ours(kind, obj) else [])
+        writes = OwnWrites(informer)  # before us: whoever is told of a change finds it settled
+        informer.add_handler(lambda change: self._changed(kind, change))
+        return _OfKind(kind, informer, writes)
 
-    def _changed(self, change: Change) -> None:
-        job = change.object
-        if not self._is_ours(job):
-            if change.old is None and not change.initial and QUEUE_LABEL in (job["metadata"].get("labels") or {}):
-                self.on_stray(job)
+    def _changed(self, kind: Kind, change: Change) -> None:
+        obj = change.object
+        if not self.is_ours(kind, obj):
+            if change.old is None and not change.initial and QUEUE_LABEL in (obj["metadata"].get("labels") or {}):
+                for handlers in self._handlers:
+                    handlers.unmanaged_created(kind, obj)
             return
-        self._account(job["metadata"]["uid"], change.new)
-        self.on_change(change)
+        ref = ref_of(kind, obj)
+        self._count_end(kind, ref, change.new)
+        for handlers in self._handlers:
+            handlers.original_changed(ref, change)
 
-    def _account(self, uid: str, job: Json | None) -> None:
-        self._count_end(uid, job)
-        if job is not None and self._assumed.get(uid, 0) > attempt_of(job):
-            return  # this is older than what we sent
-        self._assumed.pop(uid, None)
-        self.ledger.put(uid, self._holding(job))
-
-    def _holding(self, job: Json | None) -> Holding | None:
-        if job is None or is_finished(job.get("status") or {}):
-            return None
-        cluster = cluster_of(job)
-        if cluster is None:
-            return None
-        return Holding(self.queue_of(job), job["metadata"]["namespace"], cluster, job_requests(job))
-
-    def _count_end(self, uid: str, job: Json | None) -> None:
-        ended = job is not None and is_finished(job.get("status") or {})
-        if ended and uid not in self._ended:
-            assert job is not None
-            self._ended[uid] = queue, worker = self.queue_of(job), cluster_of(job) or ""
+    def _count_end(self, kind: Kind, ref: Ref, obj: Json | None) -> None:
+        if obj is not None and ref not in self._ended and kind.outcome(obj).finished:
+            self._ended[ref] = queue, worker = self.queue_of(obj), cluster_of(obj) or ""
             self.finished[queue][worker] += 1
-        elif job is None and uid in self._ended:
-            queue, worker = self._ended.pop(uid)
+        elif obj is None and ref in self._ended:
+            queue, worker = self._ended.pop(ref)
             self.finished[queue][worker] -= 1
 
-    def _is_ours(self, job: Json) -> bool:
-        return bool((job.get("spec") or {}).get("managedBy") == self._managed_by)
+    def _trimmer(self, kind: Kind) -> Callable[[Object], Object]:
+        def trim(obj: Object) -> Object:
+            if self.is_ours(kind, obj):
+                return kind.trim(obj)
+            metadata = obj["metadata"]
+            kept = {key: metadata[key] for key in _KEPT if key in metadata}
+            queue = (metadata.get("labels") or {}).get(QUEUE_LABEL)
+            if queue is not None:
+                kept["labels"] = {QUEUE_LABEL: queue}
+            return {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind, "metadata": kept}
 
-    def _uids(self, job: Object) -> list[str]:
-        return [job["metadata"]["uid"]] if self._is_ours(job) else []
-
-    def _trim(self, job: Object) -> Object:
-        metadata = job["metadata"]
-        if self._is_ours(job):
-            writers = stock_writers(metadata.pop("managedFields", None))
-            if writers:
-                metadata["managedFields"] = writers
-            return job
-        kept = {key: metadata[key] for key in _KEPT if key in metadata}
-        queue = (metadata.get("labels") or {}).get(QUEUE_LABEL)
-        if queue is not None:
-            kept["labels"] = {QUEUE_LABEL: queue}
-        return {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "metadata": kept}
+        return trim

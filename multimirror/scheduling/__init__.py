@@ -1,1 +1,4 @@
-"""Which object goes next, and where. Pure: `usage`, `order`, `filters`, `scores`, `plan`; the shell: `scheduler`."""
+"""Which object goes next, and where.
+
+Pure: `candidates`, `usage`, `order`, `filters`, `scores`, `plan`; the shell: `scheduler`.
+"""

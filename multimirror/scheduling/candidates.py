@@ -1,18 +1,18 @@
-"""What placement knows about workers, queues and Jobs: plain values, read from our API and from the caches."""
+"""What placement knows about objects and workers: plain values, read from our API and from the caches."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from multimirror.api import MirrorQueueSpec, SpecError, WorkerClusterSpec, allowed_clusters, priority_of
+from multimirror.api import SpecError, WorkerClusterSpec, allowed_clusters, priority_of
 from multimirror.batch import Json
-from multimirror.kinds.pod_sets import Amounts, job_requests
-from multimirror.reconcile.decide import Policy
-from multimirror.workers import WorkerState
+from multimirror.kinds.kind import Ref
+from multimirror.kinds.pod_sets import Amounts, amounts_of
+from multimirror.workers.state import WorkerState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerView:
-    """A worker cluster, as a place for Jobs."""
+class WorkerSnapshot:
+    """A worker cluster, as a place for objects."""
 
     name: str
     spec: WorkerClusterSpec = field(default_factory=WorkerClusterSpec)
@@ -21,21 +21,29 @@ class WorkerView:
     """Its status says that it is connected; see the fence."""
 
     @property
-    def capacity(self) -> Amounts | None:
-        """Declared, or found; None: not known, and no limit."""
-        return self.spec.capacity if self.spec.capacity is not None else self.state.capacity
+    def is_open(self) -> bool:
+        """It takes new objects."""
+        return self.state.ready and not self.spec.cordoned
+
+    @property
+    def capacity(self) -> Amounts:
+        """Declared, or found. What is not in it is not known, and has no limit."""
+        capacity = self.spec.capacity if self.spec.capacity is not None else self.state.capacity
+        return amounts_of(capacity or {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A Job that wants a worker."""
+    """An object that wants a worker."""
 
-    uid: str
+    ref: Ref
     namespace: str
     name: str
     queue: str
     priority: int = 0
     created: str = ""
+    version: str = ""
+    """The resourceVersion that is decided on. Whoever writes the decision down asks for it."""
     requests: Amounts = field(default_factory=dict)
     clusters: frozenset[str] | None = None
     """The workers that its user allows."""
@@ -45,31 +53,24 @@ class Candidate:
     """Why it cannot be placed whatever happens, until it is changed."""
 
 
-def candidate(job: Json, queue: str, avoid: Mapping[str, str]) -> Candidate:
-    """The Job, as something to place."""
-    metadata = job["metadata"]
+def candidate(ref: Ref, obj: Json, *, queue: str, requests: Amounts, avoid: Mapping[str, str]) -> Candidate:
+    """An object of any kind, as something to place."""
+    metadata = obj["metadata"]
     priority, clusters, problem = 0, None, ""
     try:
-        priority, clusters = priority_of(job), allowed_clusters(job)
+        priority, clusters = priority_of(obj), allowed_clusters(obj)
     except SpecError as error:
         problem = str(error)
     return Candidate(
-        uid=metadata["uid"],
+        ref=ref,
         namespace=metadata["namespace"],
         name=metadata["name"],
         queue=queue,
         priority=priority,
         created=metadata.get("creationTimestamp") or "",
-        requests=job_requests(job),
+        version=metadata["resourceVersion"],
+        requests=requests,
         clusters=clusters,
         avoid=dict(avoid),
         problem=problem,
     )
-
-
-def policy_of(queue: MirrorQueueSpec | None) -> Policy:
-    """What a queue says about Jobs that run; the defaults where there is no such queue any more."""
-    queue = queue or MirrorQueueSpec()
-    lost = queue.on_worker_lost
-    policy = Policy(lost_after=lost.after, when_lost=lost.action.value, retention=queue.retention)
-    return replace(policy, grace=queue.fence.grace) if queue.fence is not None else policy

@@ -1,175 +1,226 @@
-"""Where a Job could go, and where it goes: filters, then a score, each candidate with its reason.
+"""May it go there? Each filter is a function that names its objection, or none.
 
-    Spread     the worker that is least full, then the one with the fewest of our Jobs
-    Pack       the fullest that still has room
-    Ordered    the first in the queue's order that has room
-    Weighted   the worker with the fewest Jobs for its weight
-
-Equal scores go to the heavier one, then by name, so that the same caches always give the same answer.
+A pass asks them thousands of times, so they are asked in the order that costs least: what is the same for everybody
+once (`is_open`), then the room (`with_room`), then what depends on the candidate (`is_welcome`). People are told the
+first objection in the order that helps most (`result`), and the words are made only when somebody reads them: from the
+numbers that were compared.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final
 
-from multimirror.api import MirrorQueueSpec, Placement
 from multimirror.kinds.pod_sets import Amounts
-from multimirror.scheduling.candidates import Candidate, WorkerView
-from multimirror.scheduling.usage import Ledger, Use
-
-_TOLD: Final = 8
-"""Workers in one sentence."""
+from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
+from multimirror.scheduling.order import Asked, Waiter
+from multimirror.scheduling.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """One worker, for one Job: `score` (lower is better) or why not. `never`: not even if nothing else ran there."""
+class WorkerInfo:
+    """A worker at one moment of a pass: what it is, what it has, and what is used of it."""
+
+    name: str
+    snapshot: WorkerSnapshot
+    capacity: Amounts
+    usage: Usage
+    left: Amounts
+    weight: int
+    is_full: bool
+    """It has as many Jobs as it may."""
+
+    @classmethod
+    def of(cls, snapshot: WorkerSnapshot, capacity: Amounts, usage: Usage) -> "WorkerInfo":
+        left = {name: amount - usage.of(name) for name, amount in capacity.items()}
+        weight, limit = snapshot.spec.weight, snapshot.spec.max_jobs
+        return cls(snapshot.name, snapshot, capacity, usage, left, weight, limit is not None and usage.jobs >= limit)
+
+    def fullness(self, asked: Asked) -> float:
+        """How full it would be of what is asked for, from 0 to 1."""
+        capacity, usage, most = self.capacity, self.usage.resources, 0.0
+        for name, amount in asked:
+            total = capacity.get(name)
+            if total:
+                most = max(most, (usage.get(name, 0) + amount) / total)
+        return most
+
+
+@dataclass(frozen=True, slots=True)
+class FilterResult:
+    """One worker, for one candidate: whether it would do, and what there is to say about it."""
 
     worker: str
-    score: tuple[float, ...] | None
+    fits: bool
     why: str
     never: bool = False
+    """Not even if nothing else ran there."""
+
+
+# --- the quota of the queue
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
-    """The whole decision about one Job."""
+class AboveQuota:
+    """It asks for more than there is in all."""
 
-    chosen: str | None
-    verdicts: tuple[Verdict, ...] = ()
-    reason: str = ""
-    why: str = ""
+    queue: str
+    resource: str
+    asked: int
+    limit: int
 
     def __str__(self) -> str:
-        """For people: the worker that was chosen first, and no more than a few."""
-        first = sorted(self.verdicts, key=lambda verdict: verdict.worker != self.chosen)
-        words = [f"{verdict.worker}: {verdict.why}" for verdict in first[:_TOLD]]
-        if len(first) > _TOLD:
-            words.append(f"and {len(first) - _TOLD} more")
-        told = "; ".join(words)
-        return f"{self.why} ({told})" if self.why and told else self.why or told
+        asked, limit = text(self.asked), text(self.limit)
+        return f"it asks for {asked} {self.resource}, more than the whole quota of queue {self.queue} ({limit})"
 
 
-def place(
-    job: Candidate, name: str, queue: MirrorQueueSpec, workers: Mapping[str, WorkerView], ledger: Ledger
-) -> Explanation:
-    """Choose a worker for the Job, or say why there is none."""
-    if job.problem:
-        return Explanation(None, reason="Invalid", why=job.problem)
-    waits = over_quota(job, name, queue, ledger.queue(name))
-    if waits is not None:
-        return waits
-    names = members(queue, workers)
-    if not names:
-        return Explanation(None, reason="NoWorkers", why=f"queue {name} has no worker clusters")
-    verdicts = tuple(_verdict(job, queue, (rank, each), workers.get(each), ledger) for rank, each in enumerate(names))
-    fitting = [verdict for verdict in verdicts if verdict.score is not None]
-    if fitting:
-        best = min(fitting, key=lambda verdict: (verdict.score, verdict.worker))
-        return Explanation(best.worker, verdicts)
-    if all(verdict.never for verdict in verdicts):
-        return Explanation(None, verdicts, "NeverFits", "no worker cluster of its queue is large enough")
-    return Explanation(None, verdicts, "NoWorkerFits", "no worker cluster can take it now")
+@dataclass(frozen=True, slots=True)
+class QuotaUsed:
+    """It asks for more than is left; without a resource: the number of Jobs is reached."""
+
+    queue: str
+    resource: str = ""
+    asked: int = 0
+    left: int = 0
+    jobs: int = 0
+
+    def __str__(self) -> str:
+        if not self.resource:
+            return f"queue {self.queue} runs {self.jobs} Jobs, as many as its quota allows"
+        left, asked = text(self.left), text(self.asked)
+        return f"queue {self.queue} has {left} {self.resource} left of its quota, it asks for {asked}"
 
 
-def members(queue: MirrorQueueSpec, workers: Mapping[str, WorkerView]) -> Sequence[str]:
-    """The queue's workers, in its order; those that it names and nobody has made included."""
-    selected = [name for name, worker in workers.items() if queue.workers.include(name, worker.spec.labels)]
-    return sorted({*queue.workers.names, *selected}, key=queue.workers.rank)
+@dataclass(frozen=True, slots=True)
+class QueueLimits:
+    """A queue's quota, as amounts."""
+
+    queue: str
+    jobs: int | None
+    resources: Amounts
+
+    def exceeded(self, requests: Amounts, usage: Usage) -> AboveQuota | QuotaUsed | None:
+        """Why the quota leaves no room for these requests."""
+        for resource, limit in self.resources.items():
+            asked = requests.get(resource, 0)
+            if asked > limit:
+                return AboveQuota(self.queue, resource, asked, limit)
+        if self.jobs is not None and usage.jobs >= self.jobs:
+            return QuotaUsed(self.queue, jobs=usage.jobs)
+        for resource, limit in self.resources.items():
+            asked, left = requests.get(resource, 0), limit - usage.of(resource)
+            if asked and asked > left:
+                return QuotaUsed(self.queue, resource, asked, left)
+        return None
 
 
-def over_quota(job: Candidate, name: str, queue: MirrorQueueSpec, use: Use) -> Explanation | None:
-    """Why the queue's quota leaves no room for the Job."""
-    quota = queue.quota
-    for resource, limit in quota.resources.items():
-        asked = job.requests.get(resource, Decimal(0))
-        if asked > limit:
-            why = f"it asks for {_text(asked)} {resource}, more than the whole quota of queue {name} ({_text(limit)})"
-            return Explanation(None, reason="NeverFits", why=why)
-    if quota.jobs is not None and use.jobs >= quota.jobs:
-        why = f"queue {name} runs {use.jobs} Jobs, as many as its quota allows"
-        return Explanation(None, reason="QuotaExceeded", why=why)
-    for resource, limit in quota.resources.items():
-        asked, left = job.requests.get(resource, Decimal(0)), limit - use.of(resource)
-        if asked and asked > left:
-            why = f"queue {name} has {_text(left)} {resource} left of its quota, it asks for {_text(asked)}"
-            return Explanation(None, reason="QuotaExceeded", why=why)
-    return None
+# --- one worker, without room: each names its objection, or none
 
 
-def _verdict(
-    job: Candidate, queue: MirrorQueueSpec, place: tuple[int, str], worker: WorkerView | None, ledger: Ledger
-) -> Verdict:
-    rank, name = place
-    if worker is None:
-        return Verdict(name, None, "there is no such WorkerCluster")
-    problem = _filtered(job, worker, fenced=queue.fence is not None)
-    if problem:
-        return Verdict(name, None, problem)
-    use = ledger.worker(name)
-    if worker.spec.max_jobs is not None and use.jobs >= worker.spec.max_jobs:
-        return Verdict(name, None, f"it runs {use.jobs} Jobs, as many as it may")
-    crowded = _too_small(job.requests, worker.capacity, use)
-    if crowded is not None:
-        return Verdict(name, None, *crowded)
-    full = _fullness(job.requests, worker.capacity, use)
-    why = f"{use.jobs} Job{'' if use.jobs == 1 else 's'} there" + (f", would be {full:.0%} full" if full else "")
-    return Verdict(name, _score(queue.placement, rank, worker.spec.weight, use.jobs, full), why)
-
-
-def _filtered(job: Candidate, worker: WorkerView, *, fenced: bool) -> str:
-    if job.clusters is not None and worker.name not in job.clusters:
+def not_allowed(candidate: Candidate, info: WorkerInfo) -> str:
+    if candidate.clusters is not None and info.name not in candidate.clusters:
         return "not among the Job's multimirror.dev/clusters"
-    if not worker.state.ready:
-        return "not ready: " + worker.state.why_not_ready[1]
-    if worker.spec.cordoned:
-        return "cordoned"
-    if fenced and not worker.recorded:
-        return "its status does not say yet that it is connected, and the queue has a fence"
-    namespace = worker.spec.namespace_for(job.namespace)
+    return ""
+
+
+def not_ready(info: WorkerInfo) -> str:
+    state = info.snapshot.state
+    return "" if state.ready else f"not ready: {state.why_not_ready[1]}"
+
+
+def cordoned(info: WorkerInfo) -> str:
+    return "cordoned" if info.snapshot.spec.cordoned else ""
+
+
+def not_recorded(info: WorkerInfo) -> str:
+    """For queues with a fence: whoever comes after us has to know that there was contact."""
+    if info.snapshot.recorded:
+        return ""
+    return "its status does not say yet that it is connected, and the queue has a fence"
+
+
+def namespace_not_there(candidate: Candidate, info: WorkerInfo) -> str:
+    namespace = info.snapshot.spec.namespace_for(candidate.namespace)
     if namespace is None:
-        return f"takes no Jobs from namespace {job.namespace}"
-    if worker.state.namespaces is not None and namespace not in worker.state.namespaces:
-        return f"has no namespace {namespace}"
-    return job.avoid.get(worker.name, "")
+        return f"takes no Jobs from namespace {candidate.namespace}"
+    there = info.snapshot.state.namespaces
+    return f"has no namespace {namespace}" if there is not None and namespace not in there else ""
 
 
-def _too_small(requests: Amounts, capacity: Amounts | None, use: Use) -> tuple[str, bool] | None:
-    for name, total in (capacity or {}).items():
-        asked, left = requests.get(name, Decimal(0)), total - use.of(name)
-        if asked > total:
-            return f"has {_text(total)} {name} in all, the Job asks for {_text(asked)}", True
-        if asked and asked > left:
-            return f"has {_text(left)} {name} left, the Job asks for {_text(asked)}", False
+def refused_before(candidate: Candidate, info: WorkerInfo) -> str:
+    return candidate.avoid.get(info.name, "")
+
+
+def is_open(info: WorkerInfo, *, fenced: bool) -> bool:
+    """Whether it takes anything now, whoever asks: answered once in a pass."""
+    return not (not_ready(info) or cordoned(info) or (fenced and not_recorded(info)))
+
+
+def is_welcome(candidate: Candidate, info: WorkerInfo) -> bool:
+    """Whether a worker that is open takes this one, if it has room."""
+    return not (not_allowed(candidate, info) or namespace_not_there(candidate, info) or refused_before(candidate, info))
+
+
+# --- the room on it
+
+
+def short_of(asked: Asked, there: Amounts) -> str | None:
+    """The first resource of which more is asked than is there; what is not listed has no limit."""
+    for name, amount in asked:
+        if there.get(name, amount) < amount:
+            return name
     return None
 
 
-def _fullness(requests: Amounts, capacity: Amounts | None, use: Use) -> float:
-    """How full the worker would be of what the Job asks for."""
-    shares = (
-        float((use.of(name) + requests[name]) / total)
-        for name, total in (capacity or {}).items()
-        if total and requests.get(name)
+def with_room(asked: Asked, workers: Iterable[WorkerInfo]) -> Iterator[WorkerInfo]:
+    """Those that have it, now."""
+    return (info for info in workers if short_of(asked, info.left) is None and not info.is_full)
+
+
+def is_too_large(waiter: Waiter, info: WorkerInfo) -> bool:
+    """It would not fit even if nothing else ran there, and nothing else is in its way."""
+    too_large = short_of(waiter.asked, info.capacity) is not None
+    return too_large and not info.is_full and is_welcome(waiter.candidate, info)
+
+
+# --- in words
+
+
+def result(waiter: Waiter, worker: str, info: WorkerInfo | None, *, fenced: bool) -> FilterResult:
+    """What there is to say about one worker (None: nobody has made it), the first objection of all."""
+    if info is None:
+        return FilterResult(worker, fits=False, why="there is no such WorkerCluster")
+    candidate, jobs = waiter.candidate, info.usage.jobs
+    why = (
+        not_allowed(candidate, info)
+        or not_ready(info)
+        or cordoned(info)
+        or (not_recorded(info) if fenced else "")
+        or namespace_not_there(candidate, info)
+        or refused_before(candidate, info)
+        or (f"it runs {jobs} Jobs, as many as it may" if info.is_full else "")
     )
-    return max(shares, default=0.0)
+    if why:
+        return FilterResult(worker, fits=False, why=why)
+    resource = short_of(waiter.asked, info.capacity)
+    if resource is not None:
+        return FilterResult(worker, fits=False, why=_too_little(waiter, resource, info.capacity, "in all"), never=True)
+    resource = short_of(waiter.asked, info.left)
+    if resource is not None:
+        return FilterResult(worker, fits=False, why=_too_little(waiter, resource, info.left, "left"))
+    full = info.fullness(waiter.asked)
+    why = f"{jobs} Job{'' if jobs == 1 else 's'} there" + (f", would be {full:.0%} full" if full else "")
+    return FilterResult(worker, fits=True, why=why)
 
 
-def _score(placement: Placement, rank: int, weight: int, jobs: int, full: float) -> tuple[float, ...]:
-    match placement:
-        case Placement.ORDERED:
-            return (rank,)
-        case Placement.PACK:
-            return (-full, -jobs, -weight)
-        case Placement.WEIGHTED:
-            return ((jobs + 1) / weight, -weight)
-        case _:
-            return (full, jobs, -weight)
+def _too_little(waiter: Waiter, resource: str, there: Amounts, which: str) -> str:
+    asked = text(waiter.candidate.requests[resource])
+    return f"has {text(there[resource])} {resource} {which}, the Job asks for {asked}"
 
 
-def _text(amount: Decimal) -> str:
+def text(amount: int) -> str:
     """As people write it: 1.5, 200; large amounts in powers of 1024."""
+    value = Decimal(amount).scaleb(-9)
     for suffix, size in (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20)):
-        if abs(amount) >= size:
-            return f"{(amount / size).quantize(Decimal('0.1')).normalize():f}{suffix}"
-    return f"{amount.normalize():f}"
+        if abs(value) >= size:
+            return f"{(value / size).quantize(Decimal('0.1')).normalize():f}{suffix}"
+    return f"{value.normalize():f}"

@@ -1,130 +1,254 @@
-"""Which Jobs go next: a whole pass over everything that waits, as a pure function.
+"""One pass over everything that waits: who goes next, and where. Pure: nothing that is given is changed.
 
-In each queue: higher priority first; within a priority the namespaces take turns, those that hold less first, then
-those that were given something longest ago; within a namespace the oldest first. A Job that does not fit lets those
-behind it pass, unless its queue is strict. In one pass room only shrinks, so that what did not fit once is not asked
-again for Jobs of the same shape: a pass over thousands of equal Jobs costs little.
+The pass is a generator, so that whoever runs it can do other things in between; no step takes more than a few
+milliseconds, however many wait. What changes meanwhile is for the next pass: queues, workers, waiting candidates and
+usage are those of the moment when `plan` was called. Whoever carries a step out makes sure that its candidate is still
+the one that was decided on.
+
+A candidate that does not fit lets those behind it in its queue pass, unless the queue is strict. In one pass room only
+shrinks, so what did not fit once is not asked again for one of the same shape: a pass over thousands of equal ones
+costs little.
 """
 
-import heapq
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from multimirror.api import QUEUE_LABEL, MirrorQueueSpec, QueueingStrategy
-from multimirror.scheduling.candidates import Candidate, WorkerView
-from multimirror.scheduling.filters import Explanation, place
-from multimirror.scheduling.usage import Holding, Ledger
+from multimirror.kinds.pod_sets import amounts_of
+from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
+from multimirror.scheduling.filters import (
+    AboveQuota,
+    FilterResult,
+    QueueLimits,
+    WorkerInfo,
+    is_open,
+    is_too_large,
+    is_welcome,
+    result,
+    with_room,
+)
+from multimirror.scheduling.order import Waiter, WaitingSnapshot, in_order
+from multimirror.scheduling.scores import best_first
+from multimirror.scheduling.usage import Reservation, UsageSums
 
+_TOLD: Final = 8
+"""Workers in one sentence."""
+_WORKERS_PER_CHECKPOINT: Final = 32
 _HOPELESS: Final = frozenset({"NeverFits", "Invalid"})
 """Who waits for these reasons holds nobody up: it would be for ever."""
 _NO_QUEUE: Final = f"it names no queue; give it the label {QUEUE_LABEL}"
-_Shape = tuple[str, str, frozenset[str] | None, tuple[tuple[str, object], ...], tuple[tuple[str, str], ...], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What the pass decided about one Job."""
+class Comparison:
+    """The workers that a decision was about, as they were then: words are made of it when they are wanted."""
 
-    job: Candidate
-    explanation: Explanation
+    waiter: Waiter
+    names: tuple[str, ...]
+    workers: Mapping[str, WorkerInfo]
+    fenced: bool
+
+    def result(self, worker: str) -> FilterResult:
+        return result(self.waiter, worker, self.workers.get(worker), fenced=self.fenced)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementDecision:
+    """The whole decision about one candidate: a worker, or why it waits."""
+
+    chosen: str | None
+    reason: str = ""
+    why: object = ""
+    """In words; made when it is read."""
+    compared: Comparison | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def results(self) -> tuple[FilterResult, ...]:
+        """Every worker of the queue, in the queue's order."""
+        compared = self.compared
+        return tuple(compared.result(name) for name in compared.names) if compared is not None else ()
+
+    def __str__(self) -> str:
+        """For people: the worker that was chosen first, and no more than a few."""
+        why, told = str(self.why), self._told()
+        return f"{why} ({told})" if why and told else why or told
+
+    def _told(self) -> str:
+        if self.compared is None:
+            return ""
+        names = sorted(self.compared.names, key=lambda name: name != self.chosen)
+        words = [f"{name}: {self.compared.result(name).why}" for name in names[:_TOLD]]
+        if len(names) > _TOLD:
+            words.append(f"and {len(names) - _TOLD} more")
+        return "; ".join(words)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """It goes to `decision.chosen`."""
+
+    candidate: Candidate
+    decision: PlacementDecision
+
+    @property
+    def reservation(self) -> Reservation:
+        """What it counts for from now on."""
+        assert self.decision.chosen is not None
+        return _reservation(self.candidate, self.decision.chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """It does not go anywhere now, and `decision` says why."""
+
+    candidate: Candidate
+    decision: PlacementDecision
+
+
+Step = Placed | Waits
+"""What a pass decides, one after the other. Room made by stopping others would be a third of these."""
 
 
 def plan(
-    waiting: Iterable[Candidate],
+    waiting: WaitingSnapshot,
     queues: Mapping[str, MirrorQueueSpec],
-    workers: Mapping[str, WorkerView],
-    ledger: Ledger,
-) -> list[Outcome]:
-    """Decide about every Job that waits, in order. What is placed is put into the ledger on the way."""
-    by_queue: dict[str, list[Candidate]] = defaultdict(list)
-    for job in waiting:
-        by_queue[job.queue].append(job)
-    outcomes: list[Outcome] = []
-    for name in sorted(by_queue):
-        queue = queues.get(name)
+    workers: Mapping[str, WorkerSnapshot],
+    usage: UsageSums,
+) -> Iterator[Step | None]:
+    """Decide about everybody who waits, in order. None is a checkpoint: nothing is decided, but time has passed."""
+    return _Pass(waiting, dict(queues), dict(workers), usage.fork()).steps()
+
+
+class _Queue:
+    """A queue in this pass."""
+
+    __slots__ = ("blocked", "limits", "names", "open", "refused", "spec", "strict")
+
+    def __init__(self, name: str, spec: MirrorQueueSpec, names: tuple[str, ...], open_names: tuple[str, ...]) -> None:
+        self.spec, self.names, self.open = spec, names, open_names
+        self.limits = QueueLimits(name, spec.quota.jobs, amounts_of(spec.quota.resources))
+        self.strict = spec.queueing_strategy is QueueingStrategy.STRICT_FIFO
+        self.refused: dict[tuple[object, ...], PlacementDecision] = {}
+        """What was decided about shapes that do not fit."""
+        self.blocked: PlacementDecision | None = None
+        """Why everybody else of the queue waits."""
+
+
+class _Pass:
+    def __init__(
+        self,
+        waiting: WaitingSnapshot,
+        specs: Mapping[str, MirrorQueueSpec],
+        workers: Mapping[str, WorkerSnapshot],
+        usage: UsageSums,
+    ) -> None:
+        self._waiting, self._specs, self._snapshots, self._usage = waiting, specs, workers, usage
+        self._workers: dict[str, WorkerInfo] = {}
+        """As they are now. Replaced as a whole when one changes: decisions keep the one that they were made on."""
+        self._queues: dict[str, _Queue | None] = {}
+        self._members: dict[tuple[tuple[str, ...], str], tuple[str, ...]] = {}
+        self._opened: dict[tuple[tuple[str, ...], bool], tuple[str, ...]] = {}
+
+    def steps(self) -> Iterator[Step | None]:
+        for number, snapshot in enumerate(self._snapshots.values(), 1):
+            info = WorkerInfo.of(snapshot, snapshot.capacity, self._usage.worker(snapshot.name))
+            self._workers[snapshot.name] = info
+            if number % _WORKERS_PER_CHECKPOINT == 0:
+                yield None
+        for waiter in in_order(self._waiting, self._usage, self._is_strict):
+            if waiter is None:
+                yield None
+                continue
+            decision = self._decide(waiter)
+            if decision.chosen is None:
+                yield Waits(waiter.candidate, decision)
+            else:
+                self._reserve(waiter.candidate, decision.chosen)
+                yield Placed(waiter.candidate, decision)
+
+    def _decide(self, waiter: Waiter) -> PlacementDecision:
+        name = waiter.candidate.queue
+        queue = self._queue(name)
         if queue is None:
             why = f"there is no MirrorQueue {name}" if name else _NO_QUEUE
-            missing = Explanation(None, reason="QueueMissing", why=why)
-            outcomes += [Outcome(job, missing) for job in by_queue[name]]
-        else:
-            outcomes += _queue(by_queue[name], name, queue, workers, ledger)
-    return outcomes
+            return PlacementDecision(None, reason="QueueMissing", why=why)
+        if queue.blocked is not None:
+            return queue.blocked
+        decision = queue.refused.get(waiter.shape)
+        if decision is None:
+            decision = self._place(waiter, name, queue)
+            if decision.chosen is None:
+                queue.refused[waiter.shape] = decision
+        if queue.strict and decision.chosen is None and decision.reason not in _HOPELESS:
+            first = f"{waiter.namespace}/{waiter.name}"
+            why = f"queue {name} is strictly first in, first out, and {first} is first"
+            queue.blocked = PlacementDecision(None, reason="BlockedByQueue", why=why)
+        return decision
+
+    def _place(self, waiter: Waiter, name: str, queue: _Queue) -> PlacementDecision:
+        candidate = waiter.candidate
+        if candidate.problem:
+            return PlacementDecision(None, reason="Invalid", why=candidate.problem)
+        exceeded = queue.limits.exceeded(candidate.requests, self._usage.queue(name))
+        if isinstance(exceeded, AboveQuota):
+            return PlacementDecision(None, reason="NeverFits", why=exceeded)
+        if exceeded is not None:
+            return PlacementDecision(None, reason="QuotaExceeded", why=exceeded)
+        if not queue.names:
+            return PlacementDecision(None, reason="NoWorkers", why=f"queue {name} has no worker clusters")
+        workers = self._workers
+        compared = Comparison(waiter, queue.names, workers, fenced=queue.spec.fence is not None)
+        places = [workers[each] for each in queue.open]
+        ranked = best_first(queue.spec.placement, waiter.asked, with_room(waiter.asked, places))
+        chosen = next((info for info in ranked if is_welcome(candidate, info)), None)
+        if chosen is not None:
+            return PlacementDecision(chosen.name, compared=compared)
+        if len(places) == len(queue.names) and all(is_too_large(waiter, info) for info in places):
+            why = "no worker cluster of its queue is large enough"
+            return PlacementDecision(None, reason="NeverFits", why=why, compared=compared)
+        why = "no worker cluster can take it now"
+        return PlacementDecision(None, reason="NoWorkerFits", why=why, compared=compared)
+
+    def _reserve(self, candidate: Candidate, worker: str) -> None:
+        self._usage.add(_reservation(candidate, worker))
+        before = self._workers[worker]
+        info = WorkerInfo.of(before.snapshot, before.capacity, self._usage.worker(worker))
+        self._workers = {**self._workers, worker: info}
+
+    def _is_strict(self, name: str) -> bool:
+        queue = self._queue(name)
+        return queue is not None and queue.strict
+
+    def _queue(self, name: str) -> _Queue | None:
+        if name in self._queues:
+            return self._queues[name]
+        spec = self._specs.get(name)
+        queue = None
+        if spec is not None:
+            names = self._names(spec)
+            queue = _Queue(name, spec, names, self._open(names, fenced=spec.fence is not None))
+        self._queues[name] = queue
+        return queue
+
+    def _names(self, spec: MirrorQueueSpec) -> tuple[str, ...]:
+        """The queue's workers, in its order; those that it names and nobody has made included. Many queues have the
+        same, and selecting them costs more than everything else about a queue."""
+        wanted = spec.workers
+        key = (wanted.names, repr(wanted.selector))
+        if key not in self._members:
+            selected = [name for name, each in self._snapshots.items() if wanted.include(name, each.spec.labels)]
+            self._members[key] = tuple(sorted({*wanted.names, *selected}, key=wanted.rank))
+        return self._members[key]
+
+    def _open(self, names: tuple[str, ...], *, fenced: bool) -> tuple[str, ...]:
+        """Those of them that take anything at all."""
+        key = (names, fenced)
+        if key not in self._opened:
+            there = (self._workers[name] for name in names if name in self._workers)
+            self._opened[key] = tuple(info.name for info in there if is_open(info, fenced=fenced))
+        return self._opened[key]
 
 
-def _queue(
-    jobs: list[Candidate], name: str, queue: MirrorQueueSpec, workers: Mapping[str, WorkerView], ledger: Ledger
-) -> Iterator[Outcome]:
-    hopeless: dict[_Shape, Explanation] = {}
-    held_up: Explanation | None = None
-    strict = queue.queueing_strategy is QueueingStrategy.STRICT_FIFO
-    turns = _Turns(jobs, dict(ledger.namespaces(name)), ledger.turns(name), strict=strict)
-    for job in turns:
-        if held_up is not None:
-            yield Outcome(job, held_up)
-            continue
-        shape = _shape(job)
-        explanation = hopeless.get(shape)
-        if explanation is None:
-            explanation = place(job, name, queue, workers, ledger)
-        yield Outcome(job, explanation)
-        if explanation.chosen is None:
-            hopeless[shape] = explanation
-            if strict and explanation.reason not in _HOPELESS:
-                why = f"queue {name} is strictly first in, first out, and {job.namespace}/{job.name} is first"
-                held_up = Explanation(None, reason="HeldUp", why=why)
-        else:
-            ledger.put(job.uid, Holding(name, job.namespace, explanation.chosen, job.requests))
-            turns.placed(job)
-
-
-class _Turns:
-    """The order of a queue, which depends on what has been placed before."""
-
-    def __init__(self, jobs: list[Candidate], held: dict[str, int], last: Mapping[str, int], *, strict: bool) -> None:
-        """`last` is told of each Job that is placed before `placed` is."""
-        self._held, self._last = held, last
-        self._lines: dict[tuple[int, str], list[Candidate]] = defaultdict(list)
-        for job in jobs:
-            self._lines[-job.priority, "" if strict else job.namespace].append(job)
-        for line in self._lines.values():
-            line.sort(key=_age, reverse=True)
-
-    def placed(self, job: Candidate) -> None:
-        """One more for its namespace."""
-        self._held[job.namespace] = self._held.get(job.namespace, 0) + 1
-
-    def __iter__(self) -> Iterator[Candidate]:
-        for priority in sorted({priority for priority, _ in self._lines}):
-            heap = [self._entry(key) for key in self._lines if key[0] == priority]
-            heapq.heapify(heap)
-            while heap:
-                held, _, _, _, key = heapq.heappop(heap)
-                if held != self._held.get(key[1], 0):
-                    heapq.heappush(heap, self._entry(key))
-                    continue
-                line = self._lines[key]
-                yield line.pop()
-                if line:
-                    heapq.heappush(heap, self._entry(key))
-
-    def _entry(self, key: tuple[int, str]) -> tuple[int, int, str, str, tuple[int, str]]:
-        oldest = self._lines[key][-1]
-        return (self._held.get(key[1], 0), self._last.get(key[1], 0), oldest.created, oldest.uid, key)
-
-
-def _age(job: Candidate) -> tuple[str, str, str]:
-    return (job.created, job.namespace, job.name)
-
-
-def _shape(job: Candidate) -> _Shape:
-    """All that a verdict depends on, the room that is left aside."""
-    return (
-        job.queue,
-        job.namespace,
-        job.clusters,
-        tuple(sorted(job.requests.items())),
-        tuple(sorted(job.avoid.items())),
-        job.problem,
-    )
+def _reservation(candidate: Candidate, worker: str) -> Reservation:
+    return Reservation(candidate.queue, candidate.namespace, worker, candidate.requests)

@@ -1,113 +1,103 @@
 """The pass over what waits, whenever something changed, and the writing down of what it decided.
 
-One pass at a time. Passes take turns with everything else: after each one there is a pause four times as long, so that
-thousands of waiting Jobs never cost more than a fifth of the time. Assignments are written side by side, each with the
-resourceVersion that it was decided on: whoever changed the Job in between wins, and it is decided again as soon as the
-cache shows what was changed. Until then the write is tried ever more seldom: a watch may be silent for long.
+One pass at a time, in slices of a few milliseconds: after each slice there is a pause four times as long, so that
+thousands of waiting objects never cost more than a fifth of the time, and nobody waits for the event loop. What was
+decided on older news than there are at that time is not written: it is decided again in the next pass. Assignments are
+written side by side, each for exactly the version of the object that was decided on (see `assignments`).
 """
 
 import asyncio
 import contextlib
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
-from multimirror.api import (
-    ATTEMPT_ANNOTATION,
-    CLUSTER_ANNOTATION,
-    HOLD_ANNOTATION,
-    LEASE_ANNOTATION,
-    WAITS_FOR_ANNOTATION,
-    MirrorQueueSpec,
-)
+from multimirror.api import MirrorQueueSpec
 from multimirror.api.placement import attempt_of, cluster_of
 from multimirror.batch import Json
 from multimirror.batch.times import seconds_of
-from multimirror.kube import ApiError, Client, Controller, EventRecorder, key_of
+from multimirror.kinds import Kind, Ref
+from multimirror.kube import ApiError, Client, Controller, key_of
 from multimirror.kube.controller import NotYet
 from multimirror.kube.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound
-from multimirror.kube.resources import JOBS
-from multimirror.observe import metrics
-from multimirror.reconcile.memory import Memory
-from multimirror.reconcile.originals import Originals
-from multimirror.scheduling.candidates import Candidate, WorkerView
-from multimirror.scheduling.filters import Explanation
-from multimirror.scheduling.plan import Outcome, plan
+from multimirror.kube.own_writes import OwnWrites
+from multimirror.scheduling import metrics
+from multimirror.scheduling.announcements import Announcements
+from multimirror.scheduling.assignments import Assignment, Assignments
+from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
+from multimirror.scheduling.order import Waiting
+from multimirror.scheduling.plan import Placed, PlacementDecision, Waits, plan
 
 _log = structlog.get_logger(__name__)
-_SHORTEST_PAUSE: Final = 0.005
+_SLICE_SECONDS: Final = 0.005
+_SHORTEST_PAUSE_SECONDS: Final = 0.005
 _TOLD_PER_PASS: Final = 100
-_TELL_ON: Final = 2.0
-"""Seconds until those hear why they wait who could not be told in the last pass: events go out 50 a second."""
-_PATIENCE: Final = 2
+_TELL_ON_SECONDS: Final = 2.0
+"""Until those hear why they wait who could not be told in the last pass: events go out 50 a second."""
+_REFUSALS_UNTOLD: Final = 2
 """So often an assignment may be refused before its user hears of it: an API server that starts refuses everything."""
 
 
+class Objects(Protocol):
+    """The objects of the management cluster, as the cache has them."""
+
+    def kind(self, ref: Ref) -> Kind: ...
+    def get(self, ref: Ref) -> Json | None: ...
+    def writes(self, ref: Ref) -> OwnWrites: ...
+
+
 class Scheduler:
-    """Jobs that wait, until they are assigned."""
+    """Objects that wait, until they are assigned."""
 
     def __init__(
         self,
         client: Client,
-        originals: Originals,
-        memory: Memory,
-        events: EventRecorder,
+        objects: Objects,
+        assignments: Assignments,
+        announcements: Announcements,
         *,
         queues: Callable[[], Mapping[str, MirrorQueueSpec]],
-        workers: Callable[[], Mapping[str, WorkerView]],
-        again: Callable[[str], None],
+        workers: Callable[[], Mapping[str, WorkerSnapshot]],
+        worker: Callable[[str], WorkerSnapshot | None],
+        clock: Callable[[], float],
         concurrency: int = 16,
     ) -> None:
-        """`again` is told the uid of a Job that has to be looked at anew."""
-        self._client, self._originals, self._memory, self._events = client, originals, memory, events
-        self._queues, self._workers, self._again = queues, workers, again
-        self._waiting: dict[str, Candidate] = {}
-        self._decided: dict[str, Explanation] = {}
-        self._outdated: dict[str, str] = {}
-        """The resourceVersion of each decided Job that the API server no longer has."""
-        self._pending: Counter[str] = Counter()
+        self._client, self._objects = client, objects
+        self._assignments, self._announcements = assignments, announcements
+        self._queues, self._workers, self._worker, self._clock = queues, workers, worker, clock
+        self._waiting = Waiting()
         self._news = asyncio.Event()
         self._untold = False
         """Some do not know yet why they wait."""
-        self.explanations: dict[str, Explanation] = {}
-        """The latest decision about each Job that waits, by uid."""
-        self.heads: dict[str, Outcome] = {}
-        """The first Job of each queue that waits."""
-        self._writers = Controller("assign", self._assign, concurrency=concurrency, timeout=60.0)
+        self.decisions: dict[Ref, PlacementDecision] = {}
+        """The latest decision about each object that waits."""
+        self.heads: dict[str, Waits] = {}
+        """The first object of each queue that waits."""
+        self._writers = Controller[Ref]("assign", self._assign, concurrency=concurrency, timeout=60.0)
 
-    def offer(self, job: Candidate) -> None:
-        """This Job wants a worker."""
-        if job.uid in self._decided or self._waiting.get(job.uid) == job:
-            return
-        if job.uid not in self._waiting:
-            self._pending[job.queue] += 1
-        elif self._waiting[job.uid].queue != job.queue:
-            self._drop(job.uid)
-            self._pending[job.queue] += 1
-        self._waiting[job.uid] = job
-        self._news.set()
+    def offer(self, candidate: Candidate) -> None:
+        """This object wants a worker."""
+        if self._assignments.get(candidate.ref) is None and self._waiting.put(candidate):
+            self._news.set()
 
-    def withdraw(self, uid: str) -> None:
+    def withdraw(self, ref: Ref) -> None:
         """It does not, any more."""
-        if uid in self._waiting:
-            self._drop(uid)
+        if self._drop(ref):
             self._news.set()
 
     def wake(self) -> None:
-        """There may be more room now."""
+        """There may be more capacity now."""
         if self._waiting:
             self._news.set()
 
     def waiting(self) -> list[Candidate]:
-        """Everything that waits."""
-        return list(self._waiting.values())
+        return list(self._waiting)
 
     def pending(self, queue: str) -> int:
         """How many wait in a queue."""
-        return self._pending[queue]
+        return self._waiting.count(queue)
 
     async def run(self) -> None:
         """Until stopped, or cancelled."""
@@ -121,119 +111,120 @@ class Scheduler:
         """Assign nothing more."""
         self._writers.stop()
 
+    # --- passes
+
     async def _passes(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_TELL_ON if self._untold else None):
+                async with asyncio.timeout(_TELL_ON_SECONDS if self._untold else None):
                     await self._news.wait()
             self._news.clear()
-            started = time.perf_counter()
-            self._pass()
-            took = time.perf_counter() - started
-            metrics.PASSES.observe(took)
-            await asyncio.sleep(max(_SHORTEST_PAUSE, 4 * took))
+            await self._pass()
 
-    def _pass(self) -> None:
-        outcomes = plan(self._waiting.values(), self._queues(), self._workers(), self._originals.ledger)
-        heads: dict[str, Outcome] = {}
-        left, self._untold = min(_TOLD_PER_PASS, self._events.room), False
-        for outcome in outcomes:
-            uid = outcome.job.uid
-            if outcome.explanation.chosen is not None:
-                self._drop(uid)
-                self._decided[uid] = outcome.explanation
-                self._writers.queue.add(uid)
-                job = self._originals.get(uid)
-                self._originals.assume(uid, attempt_of(job) + 1 if job is not None else 1)
-                continue
-            self.explanations[uid] = outcome.explanation
-            heads.setdefault(outcome.job.queue, outcome)
-            if self._memory.of(uid).told != outcome.explanation.reason:
-                if left > 0:
-                    left -= self._tell(uid, outcome.explanation)
-                else:
-                    self._untold = True
+    async def _pass(self) -> None:
+        """One plan, to its end, with pauses."""
+        queues, workers = dict(self._queues()), dict(self._workers())
+        heads: dict[str, Waits] = {}
+        left, self._untold = min(_TOLD_PER_PASS, self._announcements.room), False
+        busy = 0.0
+        steps = plan(self._waiting.snapshot(), queues, workers, self._assignments.usage.snapshot())
+        done = False
+        while not done:
+            started = time.perf_counter()
+            done = True
+            for step in steps:
+                if isinstance(step, Placed):
+                    self._place(step, queues)
+                elif isinstance(step, Waits):
+                    left -= self._keep_waiting(step, heads, left)
+                if time.perf_counter() - started > _SLICE_SECONDS:
+                    done = False
+                    break
+            took = time.perf_counter() - started
+            busy += took
+            await asyncio.sleep(max(_SHORTEST_PAUSE_SECONDS, 4 * took))
+        metrics.PASSES.observe(busy)
         self.heads = heads
 
-    def _tell(self, uid: str, explanation: Explanation) -> bool:
-        """Say why it waits: when the reason is a new one, for numbers change all the time."""
-        job = self._originals.get(uid)
-        if job is None:
+    def _place(self, step: Placed, queues: Mapping[str, MirrorQueueSpec]) -> None:
+        """Unless what it was decided on has changed during the pass: then the next one decides."""
+        candidate, worker = step.candidate, step.decision.chosen
+        assert worker is not None
+        if self._waiting.get(candidate.ref) is not candidate:
+            return
+        queue, there = self._queues().get(candidate.queue), self._worker(worker)
+        if queue is None or queue is not queues[candidate.queue] or there is None or not there.is_open:
+            self._news.set()
+            return
+        obj, namespace = self._objects.get(candidate.ref), there.spec.namespace_for(candidate.namespace)
+        if obj is None or namespace is None:
+            return
+        self._drop(candidate.ref)
+        fence = int(queue.fence.timeout) if queue.fence is not None else None
+        self._assignments.decide(Assignment(candidate, step.decision, worker, namespace, attempt_of(obj) + 1, fence))
+        self._writers.queue.add(candidate.ref)
+
+    def _keep_waiting(self, step: Waits, heads: dict[str, Waits], left: int) -> bool:
+        """Note why; whether its user was told."""
+        ref, decision = step.candidate.ref, step.decision
+        if self._waiting.get(ref) is not step.candidate:
             return False
-        self._memory.of(uid).told = explanation.reason
-        kind = "Warning" if explanation.reason in {"NeverFits", "Invalid", "QueueMissing"} else "Normal"
-        about = {WAITS_FOR_ANNOTATION: explanation.reason}
-        self._events.event(job, "Waiting", str(explanation), type=kind, annotations=about)  # type: ignore[arg-type] # one of the two
+        self.decisions[ref] = decision
+        heads.setdefault(step.candidate.queue, step)
+        if self._announcements.knows_why_it_waits(ref, decision.reason):
+            return False
+        obj = self._objects.get(ref)
+        if left <= 0 or obj is None:
+            self._untold |= obj is not None
+            return False
+        self._announcements.tell_why_it_waits(self._objects.kind(ref), obj, decision)
         return True
 
-    def _tell_refusal(self, job: Json, words: str) -> None:
-        notes, message = self._memory.of(job["metadata"]["uid"]), f"the API server refuses the assignment: {words}"
-        if notes.told != message:
-            notes.told = message
-            self._events.event(job, "AssignmentRefused", message, type="Warning")
+    # --- assignments
 
-    async def _assign(self, uid: str) -> None:
-        explanation = self._decided.get(uid)
-        if explanation is None or explanation.chosen is None:
+    async def _assign(self, ref: Ref) -> None:
+        assignment, obj = self._assignments.get(ref), self._objects.get(ref)
+        if assignment is None:
             return
-        job = self._originals.get(uid)
-        if job is not None and await self._originals.writes.seen(key_of(job)):
-            job = self._originals.get(uid)
-        version = job["metadata"]["resourceVersion"] if job is not None else ""
-        if job is None or cluster_of(job) is not None or self._outdated.get(uid, version) != version:
-            self._undo(uid)
+        if obj is None or cluster_of(obj) is not None or _version(obj) != assignment.candidate.version:
+            self._assignments.drop(ref, obj)
             return
         try:
-            await self._write(uid, job, explanation.chosen)
+            await self._write(ref, obj, assignment)
         except (Conflict, NotFound) as error:
-            self._outdated[uid] = version
-            raise NotYet(f"the cache does not show yet what became of Job {key_of(job)}") from error
+            # Somebody changed it, or our own write had taken effect after all: the cache will tell which. Until then
+            # the write is tried ever more seldom, for a watch may be silent for long.
+            raise NotYet(f"the cache does not show yet what became of {key_of(obj)}") from error
         except (Forbidden, Invalid, BadRequest) as error:
-            if self._writers.queue.failures(uid) >= _PATIENCE:
-                self._tell_refusal(job, error.message)
+            if self._writers.queue.failures(ref) >= _REFUSALS_UNTOLD:
+                message = f"the API server refuses the assignment: {error.message}"
+                self._announcements.tell_once(self._objects.kind(ref), obj, "AssignmentRefused", message)
             raise
         except ApiError as error:
             if error.outcome_unknown:
-                _log.warning("an assignment may or may not have been written", uid=uid, error=str(error))
+                _log.warning("an assignment may or may not have been written", ref=str(ref), error=str(error))
             raise
-        self._events.event(job, "Assigned", f"runs on worker {explanation.chosen} ({explanation})")
 
-    async def _write(self, uid: str, job: Json, worker: str) -> None:
-        metadata, attempt = job["metadata"], attempt_of(job) + 1
-        queue = self._originals.queue_of(job)
-        spec = self._queues().get(queue)
-        body = {
-            "metadata": {
-                "uid": uid,
-                "resourceVersion": metadata["resourceVersion"],
-                "annotations": {
-                    CLUSTER_ANNOTATION: worker,
-                    ATTEMPT_ANNOTATION: str(attempt),
-                    LEASE_ANNOTATION: str(int(spec.fence.lease)) if spec is not None and spec.fence else None,
-                    HOLD_ANNOTATION: None,
-                },
-            },
-            "spec": {"suspend": False},
-        }
-        answer = await self._client.patch(JOBS, metadata["name"], body, metadata["namespace"])
-        self._originals.writes.wrote(answer)
-        self._decided.pop(uid, None)
-        self._outdated.pop(uid, None)
+    async def _write(self, ref: Ref, obj: Json, assignment: Assignment) -> None:
+        kind, metadata = self._objects.kind(ref), obj["metadata"]
+        body = assignment.patch(kind.suspension(suspend=False))
+        answer = await self._client.patch(kind.resource, metadata["name"], body, metadata["namespace"])
+        self._assignments.written(ref, _version(answer))
+        self._objects.writes(ref).wrote(answer)
+        queue, worker = assignment.candidate.queue, assignment.worker
         metrics.ASSIGNED.labels(queue, worker).inc()
-        if attempt == 1:
-            now = time.time()
+        if assignment.attempt == 1:
+            now = self._clock()
             created = seconds_of(metadata.get("creationTimestamp"), now)
             metrics.WAIT_SECONDS.labels(queue).observe(max(0.0, now - created))
-        _log.info("assigned", uid=uid, job=key_of(job), cluster=worker, attempt=attempt)
+        message = f"runs on worker {worker} ({assignment.decision})"
+        self._announcements.tell(kind, obj, "Assigned", message, "Normal")
+        _log.info("assigned", ref=str(ref), object=key_of(obj), cluster=worker, attempt=assignment.attempt)
 
-    def _undo(self, uid: str) -> None:
-        """It was changed meanwhile: give the room back, and look at it again."""
-        self._decided.pop(uid, None)
-        self._outdated.pop(uid, None)
-        self._originals.unassume(uid)
-        self._again(uid)
+    def _drop(self, ref: Ref) -> bool:
+        self.decisions.pop(ref, None)
+        return self._waiting.remove(ref) is not None
 
-    def _drop(self, uid: str) -> None:
-        job = self._waiting.pop(uid)
-        self._pending[job.queue] -= 1
-        self.explanations.pop(uid, None)
+
+def _version(obj: Json) -> str:
+    return str(obj["metadata"]["resourceVersion"])

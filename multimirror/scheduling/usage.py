@@ -1,20 +1,25 @@
-"""Who holds what: the Jobs that are assigned and not finished, counted by queue, namespace and worker.
+"""Who has what: the reservations of objects that are assigned and not finished, and their sums.
 
-An assignment that was just sent counts at once (`assume`) and until the cache shows it, so that two placements in a row
-never count on the same room. Rebuilt from the cache alone after a restart: nothing here is a record.
+A reservation counts from the moment it is decided, so that two placements never count on the same capacity. Rebuilt
+from the informers' caches alone after a restart: nothing here is a record.
+
+Sums are forked for each pass (`UsageCache.snapshot`, `UsageSums.fork`): a fork costs a shallow copy of the tables, and
+what it then changes is copied first, so that neither side ever sees the other's changes. A pass plans on a fork of its
+own, and can try things on a fork of that.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
+from typing import Self
 
+from multimirror.kinds.kind import Ref
 from multimirror.kinds.pod_sets import Amounts
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
-    """What one assigned Job holds."""
+class Reservation:
+    """What one assigned object counts for, and where."""
 
     queue: str
     namespace: str
@@ -22,82 +27,148 @@ class Holding:
     requests: Amounts
 
 
-@dataclass(slots=True)
-class Use:
-    """A sum of holdings."""
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """A sum of reservations."""
 
     jobs: int = 0
-    resources: dict[str, Decimal] = field(default_factory=dict)
+    resources: Amounts = field(default_factory=dict)
 
-    def add(self, requests: Amounts, sign: int = 1) -> None:
-        """One Job more, or less."""
-        self.jobs += sign
-        for name, value in requests.items():
-            self.resources[name] = self.resources.get(name, Decimal(0)) + sign * value
+    def plus(self, requests: Amounts, sign: int = 1) -> "Usage":
+        """With one reservation more, or less (-1)."""
+        resources = dict(self.resources)
+        for name, amount in requests.items():
+            left = resources.get(name, 0) + sign * amount
+            if left:
+                resources[name] = left
+            else:
+                resources.pop(name, None)
+        return Usage(self.jobs + sign, resources)
 
-    def of(self, name: str) -> Decimal:
-        """How much of one resource."""
-        return self.resources.get(name, Decimal(0))
+    def of(self, resource: str) -> int:
+        return self.resources.get(resource, 0)
 
 
-class Ledger:
-    """The sums, kept up to date Job by Job."""
+_NOTHING = Usage()
+
+
+class _QueueUsage:
+    """The sums of one queue. Changed only by the sums that own it."""
+
+    __slots__ = ("by_namespace", "by_worker", "owner", "turns", "usage")
+
+    def __init__(self, owner: object, before: "_QueueUsage | None") -> None:
+        self.owner = owner
+        self.usage: Usage = before.usage if before is not None else _NOTHING
+        self.by_namespace: Counter[str] = Counter(before.by_namespace if before is not None else None)
+        self.by_worker: Counter[str] = Counter(before.by_worker if before is not None else None)
+        self.turns: dict[str, int] = dict(before.turns if before is not None else ())
+
+
+class UsageSums:
+    """Sums by queue, namespace and worker. What the methods return is not to be changed by the caller."""
 
     def __init__(self) -> None:
-        self._holdings: dict[str, Holding] = {}
-        self._queues: dict[str, Use] = {}
-        self._workers: dict[str, Use] = {}
-        self._namespaces: dict[str, Counter[str]] = {}
-        self._spread: dict[str, Counter[str]] = {}
-        self._turns: dict[str, dict[str, int]] = {}
+        self._owner = object()
+        self._queues: dict[str, _QueueUsage] = {}
+        self._workers: dict[str, Usage] = {}
         self._turn = 0
 
-    def put(self, uid: str, holding: Holding | None) -> bool:
-        """This Job holds that now (None: nothing). Whether it is a change."""
-        before = self._holdings.get(uid)
-        if before == holding:
-            return False
-        if before is not None:
-            del self._holdings[uid]
-            self._count(before, -1)
-        elif holding is not None:
-            self._turn += 1
-            self._turns.setdefault(holding.queue, {})[holding.namespace] = self._turn
-        if holding is not None:
-            self._holdings[uid] = holding
-            self._count(holding, 1)
-        return True
+    def fork(self) -> Self:
+        """The same sums, to go on from independently."""
+        fork = type(self)()
+        fork._queues, fork._workers, fork._turn = dict(self._queues), dict(self._workers), self._turn
+        self._owner = object()  # what is there now belongs to both: whoever changes a part of it copies that first
+        return fork
 
-    def holding(self, uid: str) -> Holding | None:
-        """What this Job holds."""
-        return self._holdings.get(uid)
+    def add(self, reservation: Reservation) -> None:
+        queue = self._count(reservation, 1)
+        self._turn += 1
+        queue.turns[reservation.namespace] = self._turn
 
-    def queue(self, name: str) -> Use:
-        """What the Jobs of a queue hold. Not to be changed by the caller."""
-        return self._queues.get(name) or Use()
+    def remove(self, reservation: Reservation) -> None:
+        """Its namespace keeps its turn: it was served."""
+        self._count(reservation, -1)
 
-    def worker(self, name: str) -> Use:
-        """What is held on a worker. Not to be changed by the caller."""
-        return self._workers.get(name) or Use()
+    def change(self, before: Reservation, after: Reservation) -> None:
+        """The same object counts otherwise now; that is no new turn."""
+        self._count(before, -1)
+        self._count(after, 1)
 
-    def namespaces(self, queue: str) -> Counter[str]:
-        """How many Jobs each namespace holds in a queue."""
-        return self._namespaces.get(queue) or Counter()
+    def queue(self, name: str) -> Usage:
+        queue = self._queues.get(name)
+        return queue.usage if queue is not None else _NOTHING
+
+    def worker(self, name: str) -> Usage:
+        return self._workers.get(name, _NOTHING)
+
+    def by_namespace(self, queue: str) -> Mapping[str, int]:
+        """How many objects each namespace has in a queue."""
+        found = self._queues.get(queue)
+        return found.by_namespace if found is not None else {}
+
+    def by_worker(self, queue: str) -> Counter[str]:
+        """How many objects of a queue each worker has."""
+        found = self._queues.get(queue)
+        return found.by_worker if found is not None else Counter()
 
     def turns(self, queue: str) -> Mapping[str, int]:
         """When each namespace of a queue was last given something: the larger, the later."""
-        return self._turns.setdefault(queue, {})
+        found = self._queues.get(queue)
+        return found.turns if found is not None else {}
 
-    def spread(self, queue: str) -> Counter[str]:
-        """How many Jobs of a queue each worker has."""
-        return self._spread.get(queue) or Counter()
+    def _count(self, reservation: Reservation, sign: int) -> _QueueUsage:
+        queue = self._queues.get(reservation.queue)
+        if queue is None or queue.owner is not self._owner:
+            queue = self._queues[reservation.queue] = _QueueUsage(self._owner, queue)
+        queue.usage = queue.usage.plus(reservation.requests, sign)
+        _step(queue.by_namespace, reservation.namespace, sign)
+        _step(queue.by_worker, reservation.worker, sign)
+        self._workers[reservation.worker] = self.worker(reservation.worker).plus(reservation.requests, sign)
+        return queue
 
-    def on(self, worker: str) -> list[str]:
-        """The Jobs on a worker, by uid."""
-        return [uid for uid, holding in self._holdings.items() if holding.worker == worker]
 
-    def _count(self, holding: Holding, sign: int) -> None:
-        self._queues.setdefault(holding.queue, Use()).add(holding.requests, sign)
-        self._workers.setdefault(holding.worker, Use()).add(holding.requests, sign)
-        self._namespaces.setdefault(holding.queue, Counter())[holding.namespace] += sign
-        self._spread.setdefault(holding.queue, Counter())[holding.worker] += sign
+class UsageCache:
+    """All reservations, and their sums, kept up to date one by one."""
+
+    def __init__(self) -> None:
+        self.sums = UsageSums()
+        self._reservations: dict[Ref, Reservation] = {}
+        self._on: dict[str, dict[Ref, None]] = {}
+
+    def put(self, ref: Ref, reservation: Reservation | None) -> bool:
+        """This object counts for that now (None: for nothing). Whether it is a change."""
+        before = self._reservations.get(ref)
+        if before == reservation:
+            return False
+        if before is not None:
+            del self._reservations[ref]
+            del self._on[before.worker][ref]
+        if reservation is not None:
+            self._reservations[ref] = reservation
+            self._on.setdefault(reservation.worker, {})[ref] = None
+        if before is None:
+            assert reservation is not None
+            self.sums.add(reservation)
+        elif reservation is None:
+            self.sums.remove(before)
+        else:
+            self.sums.change(before, reservation)
+        return True
+
+    def get(self, ref: Ref) -> Reservation | None:
+        return self._reservations.get(ref)
+
+    def on(self, worker: str) -> Iterable[Ref]:
+        """The objects that are assigned to a worker."""
+        return tuple(self._on.get(worker, ()))
+
+    def snapshot(self) -> UsageSums:
+        """The sums as they are now; what is put later does not change them."""
+        return self.sums.fork()
+
+
+def _step(counter: Counter[str], key: str, sign: int) -> None:
+    counter[key] += sign
+    if not counter[key]:
+        del counter[key]

@@ -1,21 +1,26 @@
-"""Worker clusters: one live connection to each, what it holds of ours, how it is, and how much room it has."""
+"""Worker clusters: one live connection to each, what it holds of ours, how it is, and how much it has to give."""
 
-from multimirror.workers.cluster import Listener, Pulse, Worker
-from multimirror.workers.manager import Access, Workers, disconnected_at
-from multimirror.workers.probe import identity_of, trim_namespace
-from multimirror.workers.session import Session
-from multimirror.workers.state import WorkerState, conditions, merged_conditions
+from multimirror.workers.cluster import Worker, WorkerHandlers
+from multimirror.workers.followed import Followed, copies_of, trim_namespace
+from multimirror.workers.manager import Workers
+from multimirror.workers.options import Heartbeat, WorkerOptions
+from multimirror.workers.probe import identity_of
+from multimirror.workers.session import NotFollowed, Session
+from multimirror.workers.state import Contact, WorkerState, conditions, merged_conditions
 
 __all__ = [
-    "Access",
-    "Listener",
-    "Pulse",
+    "Contact",
+    "Followed",
+    "Heartbeat",
+    "NotFollowed",
     "Session",
     "Worker",
+    "WorkerHandlers",
+    "WorkerOptions",
     "WorkerState",
     "Workers",
     "conditions",
-    "disconnected_at",
+    "copies_of",
     "identity_of",
     "merged_conditions",
     "trim_namespace",

@@ -3,11 +3,11 @@
 A worker that does not answer two heartbeats in a row is lost (within about 12 seconds), and so is one that answers
 but has not let us follow our copies for as long. Then it is tried again, after waits that grow to 30 seconds with
 jitter, and at once when its credentials change. One where we lack rights is asked about them now and then. Everything
-here is its own: client, limits, caches, tasks. One that hangs makes nobody else wait.
+here is its own: clients, limits, caches, tasks. One that hangs makes nobody else wait, and whatever is wrong with one
+is said by its own conditions and ends nobody else.
 """
 
 import asyncio
-import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,12 +16,15 @@ from typing import Final, Protocol
 import structlog
 
 from multimirror.batch import Json
-from multimirror.kube import ApiError, Change, Connection
+from multimirror.kube import ApiError, Change, Connection, Resource
 from multimirror.kube.backoff import Backoff
 from multimirror.kube.errors import ConfigError
-from multimirror.workers.probe import Heartbeat, check, heartbeat
-from multimirror.workers.session import Needs, Session
-from multimirror.workers.state import WorkerState
+from multimirror.kube.resources import JOBS
+from multimirror.workers.losses import Losses
+from multimirror.workers.options import WorkerOptions
+from multimirror.workers.probe import Facts, ProbeAnswer, check, probe
+from multimirror.workers.session import Scope, Session, SessionHandlers, SessionOptions
+from multimirror.workers.state import Contact, WorkerState
 
 _log = structlog.get_logger(__name__)
 
@@ -30,36 +33,22 @@ _BEATS: Final = 4
 """Between two questions about rights that we lack."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pulse:
-    """How the health of a worker is felt."""
+class WorkerHandlers(Protocol):
+    """Who wants to know. Called on the event loop; must be quick."""
 
-    period: float = 4.0
-    patience: float = 4.0
-    """How long an answer may take."""
-    misses: int = 2
-    """So many in a row, and it is lost."""
-
-
-class Listener(Protocol):
-    """Who wants to know."""
-
-    def copy_changed(self, worker: str, change: Change) -> None:
+    def copy_changed(self, worker: str, resource: Resource, change: Change) -> None:
         """A copy was made, changed, or is gone."""
 
     def state_changed(self, worker: str, *, reconnected: bool) -> None:
-        """What it can do has changed. `reconnected`: its caches are new; anything may have happened there."""
-
-    def claim(self, worker: str, identity: str) -> str | None:
-        """The worker that already is this cluster, if there is another one: it must not be used under two names."""
+        """What it can do has changed. `reconnected`: a cache is new; anything may have happened there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What is asked of a worker, from its WorkerCluster and its Secret. A change of it means a new session."""
+    """What is asked of a worker, from its WorkerCluster and its kubeconfig. A change of it means a new session."""
 
     kubeconfig: bytes | None
-    needs: Needs
+    session: SessionOptions
     reason: str = ""
     problem: str = ""
     """Why there is no kubeconfig."""
@@ -72,72 +61,110 @@ class Worker:
         self,
         name: str,
         target: Target,
-        listener: Listener,
+        options: WorkerOptions,
+        handlers: WorkerHandlers,
         *,
-        guard: Callable[[], None] | None = None,
-        pulse: Pulse | None = None,
-        lost_since: float | None = None,
-        clock: Callable[[], float] = time.time,
+        losses: Losses[Scope],
+        claim: Callable[[str, str], str | None],
+        clock: Callable[[], float],
     ) -> None:
+        """`claim(name, identity)` gives the name of the worker that already is this cluster, if there is one."""
         self.name = name
-        self.state = WorkerState(lost_since=lost_since if lost_since is not None else clock())
+        self.state = WorkerState()
         self.session: Session | None = None
         """Open and synced, while connected."""
-        self._target = target
-        self._listener = listener
-        self._guard = guard
-        self._pulse = pulse or Pulse()
-        self._clock = clock
+        self._target, self._options, self._handlers = target, options, handlers
+        self._losses, self._claim, self._clock = losses, claim, clock
+        self._asked: set[Scope] = set()
+        self._occupied: set[Scope] = set()  # where there were copies when the last session ended
+        self._failures: dict[Scope, int] = {}  # heartbeats in a row at which it could not be followed
         self._poked = asyncio.Event()
         self._settled = asyncio.Event()
         self._log = _log.bind(cluster=name)
 
     def retarget(self, target: Target) -> None:
-        """The WorkerCluster or its Secret has changed."""
+        """The WorkerCluster or its kubeconfig has changed."""
         if target != self._target:
             self._target = target
             self._poked.set()
 
-    @property
-    def is_settled(self) -> bool:
-        """It was tried at least once."""
-        return self._settled.is_set()
+    def follow(self, namespace: str, resource: Resource = JOBS) -> None:
+        """Keep track of the copies in that namespace, now and in each session to come."""
+        scope = (resource, namespace)
+        if scope not in self._asked:
+            self._asked.add(scope)
+            if self.session is not None:
+                self.session.follow(namespace, resource)
+
+    def copies(self, uid: str, resource: Resource = JOBS) -> list[Json]:
+        """What its cache holds of one object; nothing while it is not connected."""
+        return self.session.copies(uid, resource) if self.session is not None else []
 
     async def settled(self) -> None:
         """Wait until it is known whether it can be reached."""
         await self._settled.wait()
 
+    def contact(self, namespace: str | None, resource: Resource, *, recorded: bool) -> Contact:
+        """Whether it can be talked to, as a whole or about the copies in one namespace."""
+        state = self.state
+        contact = Contact(
+            state.ready and self.session is not None,
+            self._losses.since(self.name) if self._settled.is_set() else None,
+            state.why_not_ready[1],
+            recorded=recorded,
+            clock_ahead=state.clock_ahead,
+        )
+        if self.session is None or namespace is None:
+            return contact
+        trouble = self.session.trouble(namespace, resource)
+        if trouble is None:
+            # Whoever is told so may act on it, and give a lease: a loss after that is another one.
+            self._losses.found(self.name, (resource, namespace))
+            return replace(contact, connected=True, lost_since=None, why="")
+        if not trouble and not state.ready:
+            return contact  # it is not followed because nothing is allowed there
+        why = trouble or f"its namespace {namespace} is not followed yet"
+        lost_since = self._losses.since(self.name, (resource, namespace))
+        return replace(contact, connected=False, lost_since=lost_since, why=why)
+
+    # --- the connection
+
     async def run(self) -> None:
         """Until cancelled."""
         backoff = Backoff(initial=1.0, maximum=_LONGEST_WAIT)
-        while True:
-            self._poked.clear()
-            try:
-                connected = await self._once()
-            except Exception as error:  # noqa: BLE001 - whatever is wrong with one worker must not end the others
-                connected = False
-                self._lost("InternalError", f"{type(error).__name__}: {error}")
-                self._log.error("a worker's connection failed unexpectedly", exc_info=True)
-            if connected:
-                backoff.reset()
-            if self._poked.is_set():
-                continue
-            try:
-                async with asyncio.timeout(backoff.delay()):
-                    await self._poked.wait()
-            except TimeoutError:
-                pass
-            else:
-                backoff.reset()
+        try:
+            while True:
+                self._poked.clear()
+                if await self._guarded():
+                    backoff.reset()
+                if self._poked.is_set():
+                    continue
+                try:
+                    async with asyncio.timeout(backoff.delay()):
+                        await self._poked.wait()
+                except TimeoutError:
+                    pass
+                else:
+                    backoff.reset()
+        finally:
+            self._settled.set()  # nobody is to wait for it any more
+
+    async def _guarded(self) -> bool:
+        """One session to its end; whether it ever was one. Whatever is wrong with one worker costs that one alone."""
+        try:
+            return await self._once()
+        except Exception as error:  # noqa: BLE001
+            self._lost("InternalError", f"{type(error).__name__}: {error}")
+            self._log.error("a worker's connection failed unexpectedly", exc_info=True)
+            return False
 
     async def _once(self) -> bool:
-        """One session to its end; whether it ever was one."""
         target = self._target
         if target.kubeconfig is None:
             self._lost(target.reason, target.problem)
             return False
         try:
-            connection = Connection.strict(target.kubeconfig, name=self.name)
+            connection = self._connection(target.kubeconfig)
         except ConfigError as error:
             self._lost("KubeconfigRefused", str(error))
             return False
@@ -145,27 +172,39 @@ class Worker:
         try:
             async with Session.open(
                 connection,
-                target.needs,
-                guard=self._guard,
-                on_copy=lambda change: self._listener.copy_changed(self.name, change),
-                on_room=self._room_changed,
+                target.session,
+                SessionHandlers(self._copy_changed, self._cluster_changed, self._cache_filled),
+                also=self._asked | self._occupied,
+                guard=self._options.guard,
+                clock=self._clock,
             ) as session:
-                same = self._listener.claim(self.name, session.facts.identity)
+                same = self._claim(self.name, session.facts.identity)
                 if same is not None:
                     self._lost("SameCluster", f"it is the same cluster as {same}; one of the two is not used")
                     return False
                 connected = True
-                self._connected(session, target)
-                await self._follow(session)
+                try:
+                    self._connected(session)
+                    await self._follow(session)
+                finally:
+                    self.session, self._occupied = None, session.occupied()
         except (ApiError, TimeoutError) as error:
             self._lost(_reason(error), str(error) or "no answer in time")
-        finally:
-            self.session = None
         return connected
+
+    def _connection(self, kubeconfig: bytes) -> Connection:
+        try:
+            return Connection.strict(kubeconfig, name=self.name)
+        except ConfigError:
+            raise
+        except Exception as error:
+            # Whatever it says may be a part of the kubeconfig, and the status of a WorkerCluster is no place for that.
+            raise ConfigError(f"the kubeconfig cannot be read ({type(error).__name__})") from error
 
     async def _follow(self, session: Session) -> None:
         """Heartbeats until they fail, or until something about the worker is to be different."""
-        misses, beats, wait = 0, 0, self._pulse.period * _phase(self.name)
+        heartbeat = self._options.heartbeat
+        failures, beats, wait = 0, 0, heartbeat.period * _phase(self.name)
         while True:
             try:
                 async with asyncio.timeout(wait):
@@ -177,89 +216,121 @@ class Worker:
                 return
             started = asyncio.get_running_loop().time()
             try:
-                answer = await heartbeat(session.client, self._pulse.patience, self._clock)
-                if session.deaf is not None:
-                    raise session.deaf  # it answers, and does not let us follow our copies
+                answer = await probe(session.prober, heartbeat.timeout, self._clock)
+                if session.watch_error is not None:
+                    raise session.watch_error  # it answers, and does not let us follow our copies
             except ApiError:
-                misses += 1
-                if misses >= self._pulse.misses:
+                failures += 1
+                if failures >= heartbeat.failure_threshold:
                     raise
-                wait = self._pulse.period / 4
+                wait = heartbeat.period / 4
                 continue
             if answer.identity != session.facts.identity:
                 self._renew("Replaced", "another cluster answers at its address now")
                 return
-            misses, beats, wait = 0, beats + 1, self._pulse.period
-            self._heard(answer, asyncio.get_running_loop().time() - started)
-            if self.state.missing and beats % _BEATS == 0 and not await self._still_missing(session):
-                self._renew("Reconnecting", "it has given us the rights that we lacked")
+            failures, beats, wait = 0, beats + 1, heartbeat.period
+            self._answered(answer, asyncio.get_running_loop().time() - started)
+            self._check_scopes(session)
+            if self.state.missing and beats % _BEATS == 0 and await self._got_rights(session):
+                self._renew("Reconnecting", "it has given us rights that we lacked")
                 return
 
-    def _heard(self, answer: Heartbeat, latency: float) -> None:
+    def _answered(self, answer: ProbeAnswer, latency: float) -> None:
         self.state = replace(self.state, last_contact=self._clock(), latency=latency, clock_ahead=answer.clock_ahead)
 
-    async def _still_missing(self, session: Session) -> tuple[str, ...]:
-        """What we may not do there, now."""
-        try:
-            missing = (await check(session.client, self._target.needs.namespaces)).missing
-        except ApiError:
-            return self.state.missing  # the next heartbeat knows more
-        if missing and missing != self.state.missing:
-            self.state = replace(self.state, missing=missing)
-            self._listener.state_changed(self.name, reconnected=False)
-        return missing
+    def _check_scopes(self, session: Session) -> None:
+        """Which namespaces cannot be followed, and since when: that is the trouble of the copies there alone."""
+        lost: dict[tuple[str, str], str] = {}
+        for scope in {*session.scopes(), *self._losses.scopes(self.name)}:
+            resource, namespace = scope
+            trouble = session.trouble(namespace, resource)
+            if not trouble:
+                self._failures.pop(scope, None)
+                if trouble is None:
+                    self._losses.found(self.name, scope)
+                continue
+            self._failures[scope] = self._failures.get(scope, 0) + 1
+            known = self._losses.since(self.name, scope) is not None
+            if known or self._failures[scope] >= self._options.heartbeat.failure_threshold:
+                self._losses.lost(self.name, scope)
+                lost[resource.name, namespace] = trouble
+        if lost.keys() != self.state.unfollowed.keys():
+            self._log.warning("copies that cannot be followed", why=sorted(lost.values()))
+            self.state = replace(self.state, unfollowed=lost)
+            self._handlers.state_changed(self.name, reconnected=False)
 
-    def _connected(self, session: Session, target: Target) -> None:
-        before, now = self.state, self._clock()
+    async def _got_rights(self, session: Session) -> bool:
+        """Whether a new session can do more."""
+        try:
+            facts: Facts = await check(session.prober, self._target.session.namespaces, self._clock)
+        except ApiError:
+            return False  # the next heartbeat knows more
+        if facts.missing and facts.missing != self.state.missing:
+            self.state = replace(self.state, missing=facts.missing)
+            self._handlers.state_changed(self.name, reconnected=False)
+        return facts.lacking != session.facts.lacking
+
+    # --- what becomes of it
+
+    def _connected(self, session: Session) -> None:
         self.session = session
-        unusable_since = now if before.lost_since is None else before.lost_since
+        for resource, namespace in self._asked:  # also those that were asked for while it was being opened
+            session.follow(namespace, resource)
+        if session.facts.missing:
+            self._losses.lost(self.name)
+        else:
+            self._losses.found(self.name)
+        self._failures.clear()
         self.state = WorkerState(
             connected=True,
             reason="Connected",
             message=f"Kubernetes {session.facts.version}",
-            lost_since=unusable_since if session.facts.missing else None,
-            last_contact=now,
+            last_contact=self._clock(),
             clock_ahead=session.facts.clock_ahead,
             version=session.facts.version,
-            is_management=session.facts.identity == target.needs.origin,
+            is_management=session.facts.identity == self._options.origin,
             missing=session.facts.missing,
             capacity=session.capacity(),
             namespaces=session.namespaces(),
         )
+        self._check_scopes(session)
         self._log.info("worker connected", version=session.facts.version, missing=list(session.facts.missing))
-        self._listener.state_changed(self.name, reconnected=True)
+        self._handlers.state_changed(self.name, reconnected=True)
         self._settled.set()
 
     def _renew(self, reason: str, message: str) -> None:
         """The session ends because there is to be another one: that is no loss, until the other one fails."""
         self.session = None
-        self.state = replace(self.state, connected=False, reason=reason, message=message, lost_since=None)
+        self._losses.found(self.name)
+        self.state = replace(self.state, connected=False, reason=reason, message=message)
         self._log.info("worker is connected anew", reason=reason)
-        self._listener.state_changed(self.name, reconnected=False)
+        self._handlers.state_changed(self.name, reconnected=False)
         self._poked.set()
 
     def _lost(self, reason: str, message: str) -> None:
         before = self.state
-        since = before.lost_since if not before.connected and before.lost_since is not None else self._clock()
         self.session = None
-        self.state = replace(before, connected=False, reason=reason, message=message, lost_since=since)
+        self._losses.lost(self.name)
+        self.state = replace(before, connected=False, reason=reason, message=message)
         if before.connected or (before.reason, before.message) != (reason, message):
             self._log.warning("worker not connected", reason=reason, error=message)
-            self._listener.state_changed(self.name, reconnected=False)
+            self._handlers.state_changed(self.name, reconnected=False)
         self._settled.set()
 
-    def _room_changed(self) -> None:
-        session = self.session
-        if session is None:
-            return
-        capacity, namespaces = session.capacity(), session.namespaces()
-        if capacity != self.state.capacity or namespaces != self.state.namespaces:
-            self.state = replace(self.state, capacity=capacity, namespaces=namespaces)
-            self._listener.state_changed(self.name, reconnected=False)
+    # --- what its session tells
 
-    def copies(self, uid: str) -> list[Json]:
-        """What its cache holds of one Job; nothing while it is not connected."""
-        return self.session.copies(uid) if self.session is not None else []
+    def _copy_changed(self, resource: Resource, change: Change) -> None:
+        self._handlers.copy_changed(self.name, resource, change)
+
+    def _cluster_changed(self) -> None:
+        session = self.session
+        if session is not None:
+            self.state = replace(self.state, capacity=session.capacity(), namespaces=session.namespaces())
+            self._handlers.state_changed(self.name, reconnected=False)
+
+    def _cache_filled(self) -> None:
+        if self.session is not None:
+            self._handlers.state_changed(self.name, reconnected=True)
 
 
 def _phase(name: str) -> float:

@@ -1,54 +1,75 @@
 """All worker clusters: one connection for each WorkerCluster, made, retargeted and ended as the objects say.
 
-Credentials come from Secrets in our own namespace, or from files in the one directory that the operator allows (links
-that lead out of it are refused). A broken WorkerCluster costs itself alone.
+A broken WorkerCluster costs itself alone: whatever is wrong in it, in its kubeconfig or in its connection is said by
+its own condition. What ends a worker's task all the same ends `run`, and is never silent.
 """
 
 import asyncio
-import base64
-import binascii
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from datetime import datetime
-from pathlib import Path
+from typing import Final
 
 import structlog
 
-from multimirror.api import CONNECTED, SecretKey, SpecError, WorkerClusterSpec
-from multimirror.batch import find_condition
-from multimirror.kube import Change, Informer, Object
-from multimirror.workers.cluster import Listener, Pulse, Target, Worker
-from multimirror.workers.session import Needs
+from multimirror.api import SpecError, WorkerClusterSpec
+from multimirror.kube import Change, Informer, Object, Resource
+from multimirror.kube.resources import JOBS
+from multimirror.kube.supervise import Supervisor
+from multimirror.workers.cluster import Target, Worker, WorkerHandlers
+from multimirror.workers.followed import copies_of
+from multimirror.workers.kubeconfigs import KubeconfigMissing, Kubeconfigs
+from multimirror.workers.losses import Losses
+from multimirror.workers.options import WorkerOptions
+from multimirror.workers.session import Scope, SessionOptions
+from multimirror.workers.state import Contact, disconnected_at, recorded_as_connected
 
 _log = structlog.get_logger(__name__)
 
+_FILES_EVERY: Final = 5.0
+"""Seconds between two looks at kubeconfigs in files."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
-    """How workers are reached."""
 
-    origin: str
-    """The identity of the management cluster: whose copies are ours."""
-    secret_namespace: str
-    directory: Path | None = None
-    """Where kubeconfigs in files may be; None: nowhere."""
-    concurrency: int = 16
-    """Calls in flight to each worker."""
-    pulse: Pulse = field(default_factory=Pulse)
-    guard: Callable[[], None] | None = None
-    """Asked before each write."""
+class _Subscribers:
+    """Hands on to everybody who subscribed; a fault of one is not the others'."""
+
+    def __init__(self) -> None:
+        self._all: list[WorkerHandlers] = []
+
+    def add(self, handlers: WorkerHandlers) -> None:
+        self._all.append(handlers)
+
+    def copy_changed(self, worker: str, resource: Resource, change: Change) -> None:
+        for handlers in self._all:
+            try:
+                handlers.copy_changed(worker, resource, change)
+            except Exception:  # noqa: BLE001
+                _log.exception("a handler failed", cluster=worker, key=change.key)
+
+    def state_changed(self, worker: str, *, reconnected: bool) -> None:
+        for handlers in self._all:
+            try:
+                handlers.state_changed(worker, reconnected=reconnected)
+            except Exception:  # noqa: BLE001
+                _log.exception("a handler failed", cluster=worker)
 
 
 class Workers:
     """Follows the WorkerClusters of the management cluster. `run` it as a task."""
 
-    def __init__(self, clusters: Informer, secrets: Informer, listener: Listener, access: Access) -> None:
+    def __init__(
+        self, clusters: Informer, secrets: Informer, options: WorkerOptions, *, clock: Callable[[], float] = time.time
+    ) -> None:
         self.specs: dict[str, WorkerClusterSpec] = {}
         """Those that can be read."""
-        self._clusters, self._secrets = clusters, secrets
-        self._listener, self._access = listener, access
+        self._clusters, self._options, self._clock = clusters, options, clock
+        self._secrets = secrets
+        self._kubeconfigs = Kubeconfigs(secrets, options.secret_namespace, options.directory)
+        self._followed = (copies_of(JOBS, options.origin), *options.also_followed)
+        self._handlers = _Subscribers()
+        self._losses: Losses[Scope] = Losses(clock)
         self._workers: dict[str, Worker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._identities: dict[str, str] = {}  # worker: the identity of its cluster
         self._dirty: set[str] = set()
         self._news = asyncio.Event()
         self._listed = asyncio.Event()
@@ -62,6 +83,41 @@ class Workers:
         """The worker of that name."""
         return self._workers.get(name)
 
+    def subscribe(self, handlers: WorkerHandlers) -> None:
+        """Tell them of every change; what is here already is told at once."""
+        self._handlers.add(handlers)
+        for worker in self:
+            handlers.state_changed(worker.name, reconnected=True)
+
+    # --- contact
+
+    def contact(self, worker: str, namespace: str | None = None, resource: Resource = JOBS) -> Contact:
+        """Whether a worker can be talked to; with a namespace, whether the copies there are known, too."""
+        recorded = recorded_as_connected(self._clusters.get(worker))
+        known = self._workers.get(worker)
+        if known is not None:
+            return known.contact(namespace, resource, recorded=recorded)
+        if self._clusters.get(worker) is not None:
+            return Contact(connected=False, why="not tried yet", recorded=recorded)
+        self._losses.lost(worker)
+        return Contact(False, self._losses.since(worker), "there is no such WorkerCluster", recorded=False)
+
+    def begin(self) -> None:
+        """From now on it is us who work. What others reached until now, and we did not, was not lost."""
+        for cluster in self._clusters.list():
+            self._losses.begin(cluster["metadata"]["name"], disconnected_at(cluster))
+
+    def follow(self, worker: str, namespace: str, resource: Resource = JOBS) -> None:
+        """There are copies in that namespace, whatever the WorkerCluster allows now: keep track of them.
+
+        Until the WorkerCluster goes. Cheap when it is known already.
+        """
+        known = self._workers.get(worker)
+        if known is not None:
+            known.follow(namespace, resource)
+
+    # --- life
+
     async def settled(self) -> None:
         """Wait until every worker either is connected, or is known not to be."""
         await self._listed.wait()
@@ -72,90 +128,85 @@ class Workers:
         """Until cancelled."""
         await self._clusters.synced()
         await self._secrets.synced()
-        async with asyncio.TaskGroup() as group:
+        loop = asyncio.get_running_loop()
+        async with Supervisor() as tasks:
+            look_at_files = loop.time() + _FILES_EVERY
             while True:
                 dirty, self._dirty = self._dirty, set()
                 for name in sorted(dirty):
-                    self._refresh(name, group)
+                    self._refresh(name, tasks)
                 self._listed.set()
-                await self._news.wait()
+                try:
+                    async with asyncio.timeout_at(look_at_files):
+                        await self._news.wait()
+                except TimeoutError:
+                    self._dirty |= self._kubeconfigs.changed(self.specs)
+                    look_at_files = loop.time() + _FILES_EVERY
                 self._news.clear()
 
-    def _refresh(self, name: str, group: asyncio.TaskGroup) -> None:
+    def _refresh(self, name: str, tasks: Supervisor) -> None:
         cluster = self._clusters.get(name)
         if cluster is None:
-            self.specs.pop(name, None)
-            if self._workers.pop(name, None) is not None:
-                self._tasks.pop(name).cancel()
-                self._listener.state_changed(name, reconnected=False)
+            self._remove(name)
             return
         target = self._target(name, cluster)
         worker = self._workers.get(name)
         if worker is not None:
             worker.retarget(target)
-            self._listener.state_changed(name, reconnected=False)
+            self._handlers.state_changed(name, reconnected=False)
             return
-        worker = Worker(
-            name,
-            target,
-            self._listener,
-            guard=self._access.guard,
-            pulse=self._access.pulse,
-            lost_since=disconnected_at(cluster),
+        self._losses.lost(name, since=disconnected_at(cluster))
+        self._workers[name] = worker = Worker(
+            name, target, self._options, self._handlers, losses=self._losses, claim=self._claim, clock=self._clock
         )
-        self._workers[name] = worker
-        self._tasks[name] = group.create_task(worker.run(), name=f"worker {name}")
+        self._tasks[name] = tasks.start(f"worker {name}", worker.run())
+
+    def _remove(self, name: str) -> None:
+        self.specs.pop(name, None)
+        self._identities.pop(name, None)
+        if self._workers.pop(name, None) is not None:
+            self._tasks.pop(name).cancel()
+            self._losses.forget(name)
+            self._handlers.state_changed(name, reconnected=False)
 
     def _target(self, name: str, cluster: Object) -> Target:
+        nothing = SessionOptions(followed=self._followed, namespaces=None, follow_nodes=False)
+        self.specs.pop(name, None)
         try:
             spec = WorkerClusterSpec.read(cluster)
+            self.specs[name] = spec
+            session = SessionOptions(
+                followed=self._followed,
+                namespaces=None if spec.namespaces is None else tuple(sorted(spec.namespaces.values())),
+                follow_nodes=spec.capacity is None,
+                concurrency=self._options.concurrency,
+            )
+            return Target(kubeconfig=self._kubeconfigs.read(spec), session=session)
         except SpecError as error:
-            self.specs.pop(name, None)
-            needs = Needs(origin=self._access.origin, namespaces=None, follow_nodes=False)
-            return Target(kubeconfig=None, reason="InvalidSpec", problem=str(error), needs=needs)
-        self.specs[name] = spec
-        needs = Needs(
-            origin=self._access.origin,
-            namespaces=None if spec.namespaces is None else tuple(sorted(spec.namespaces.values())),
-            follow_nodes=spec.capacity is None,
-            concurrency=self._access.concurrency,
-        )
-        try:
-            found = self._from_file(spec.path) if spec.path is not None else self._from_secret(spec.secret)
-        except ValueError as error:
-            return Target(kubeconfig=None, reason="KubeconfigMissing", problem=str(error), needs=needs)
-        return Target(kubeconfig=found, needs=needs)
+            return Target(kubeconfig=None, reason="InvalidSpec", problem=str(error), session=nothing)
+        except KubeconfigMissing as error:
+            return Target(kubeconfig=None, reason="KubeconfigMissing", problem=str(error), session=nothing)
+        except Exception as error:  # noqa: BLE001 - whatever nobody thought of costs this WorkerCluster alone
+            _log.exception("a WorkerCluster cannot be handled", cluster=name)
+            problem = f"{type(error).__name__}; the log of the dispatcher says more"
+            return Target(kubeconfig=None, reason="InternalError", problem=problem, session=nothing)
 
-    def _from_secret(self, reference: SecretKey | None) -> bytes:
-        assert reference is not None, "one of both is set"
-        where = f"Secret {self._access.secret_namespace}/{reference.name}"
-        secret = self._secrets.get(f"{self._access.secret_namespace}/{reference.name}")
-        if secret is None:
-            raise ValueError(f"there is no {where}")
-        value = (secret.get("data") or {}).get(reference.key)
-        if value is None:
-            raise ValueError(f"{where} has no key {reference.key!r}")
-        try:
-            return base64.b64decode(value, validate=True)
-        except binascii.Error as error:
-            raise ValueError(f"{where}: key {reference.key!r} is not base64") from error
+    def _claim(self, worker: str, identity: str) -> str | None:
+        """Two names for one cluster would fight over the same copies: the first to come keeps it."""
+        self._identities.pop(worker, None)
+        same = next((name for name, claimed in self._identities.items() if claimed == identity), None)
+        if same is None:
+            self._identities[worker] = identity
+        return same
 
-    def _from_file(self, path: str) -> bytes:
-        directory = self._access.directory
-        if directory is None:
-            raise ValueError("kubeconfigs in files are not allowed; start with --kubeconfig-directory, or use a Secret")
-        found = (directory / path).resolve()
-        if not found.is_relative_to(directory.resolve()):
-            raise ValueError(f"{path!r} leads out of the directory that is allowed")
-        try:
-            return found.read_bytes()
-        except OSError as error:
-            raise ValueError(f"{path!r} cannot be read: {error.strerror}") from error
+    # --- the management cluster
 
     def _cluster_changed(self, change: Change) -> None:
-        if change.old is not None and change.new is not None and change.old.get("spec") == change.new.get("spec"):
-            return  # our own status
-        self._mark(change.object["metadata"]["name"])
+        name = change.object["metadata"]["name"]
+        if change.old is None or change.new is None or change.old.get("spec") != change.new.get("spec"):
+            self._mark(name)
+        elif recorded_as_connected(change.new) and not recorded_as_connected(change.old):
+            self._handlers.state_changed(name, reconnected=False)  # leases of a fence wait for this
 
     def _secret_changed(self, change: Change) -> None:
         if change.old is not None and change.new is not None and change.old.get("data") == change.new.get("data"):
@@ -167,14 +218,3 @@ class Workers:
     def _mark(self, name: str) -> None:
         self._dirty.add(name)
         self._news.set()
-
-
-def disconnected_at(cluster: Object) -> float | None:
-    """Since when a WorkerCluster's status says that it is not: a restart does not set the clock of a lost one back."""
-    condition = find_condition((cluster.get("status") or {}).get("conditions") or (), CONNECTED)
-    if condition is None or condition.get("status") != "False":
-        return None
-    try:
-        return datetime.fromisoformat(condition["lastTransitionTime"]).timestamp()
-    except (KeyError, ValueError):
-        return None

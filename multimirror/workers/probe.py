@@ -1,20 +1,17 @@
 """Before a worker gets Jobs: is it there, which version, which cluster, and may we do what we will have to do?"""
 
-import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from email.utils import parsedate_to_datetime
 from typing import Final
 
 import orjson
 
-from multimirror.batch import Json
-from multimirror.batch.quantities import QuantityError, quantity
-from multimirror.kube import Client, Object
+from multimirror.kube import Client
+from multimirror.kube.access import Permission, denied
 from multimirror.kube.errors import BadAnswer
-from multimirror.kube.resources import NAMESPACES, SELF_SUBJECT_ACCESS_REVIEWS
+from multimirror.kube.resources import NAMESPACES
 
 _NEEDED: Final = ("list", "watch", "create", "patch", "delete")
 
@@ -29,10 +26,12 @@ class Facts:
     sees_namespaces: bool
     sees_nodes: bool
     clock_ahead: float = 0.0
+    lacking: frozenset[str] = frozenset()
+    """The namespaces in which something is missing; "" stands for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
+class ProbeAnswer:
     """An answer to the question which cluster it is."""
 
     identity: str
@@ -42,17 +41,18 @@ class Heartbeat:
     seconds, so this is too small by up to a second and the way here, and never too large. 0 where it does not say."""
 
 
-async def check(client: Client, namespaces: Sequence[str] | None) -> Facts:
-    """Ask. `namespaces`: where copies may go; None: everywhere."""
-    version, answer = await version_of(client), await heartbeat(client)
+async def check(client: Client, namespaces: Sequence[str] | None, clock: Callable[[], float] = time.time) -> Facts:
+    """Ask everything. `namespaces`: where copies may go; None: everywhere."""
+    version, answer = await version_of(client), await probe(client, clock=clock)
     questions = [("jobs", "batch", verb, namespace) for namespace in namespaces or [""] for verb in _NEEDED]
     questions += [("namespaces", "", "list", ""), ("nodes", "", "list", "")]
-    allowed = await asyncio.gather(*(_may(client, *question) for question in questions))
-    answers = dict(zip(questions, allowed, strict=True))
+    permissions = [Permission(verb, resource, group, namespace) for resource, group, verb, namespace in questions]
+    lacking = set(await denied(client, permissions))
+    answers = {question: asked not in lacking for question, asked in zip(questions, permissions, strict=True)}
+    refused = [question for question, yes in answers.items() if not yes and question[1]]
     missing = tuple(
         f"{verb} {resource}.{group}" + (f" in namespace {namespace}" if namespace else " in all namespaces")
-        for (resource, group, verb, namespace), yes in answers.items()
-        if not yes and group
+        for resource, group, verb, namespace in refused
     )
     return Facts(
         version,
@@ -61,11 +61,12 @@ async def check(client: Client, namespaces: Sequence[str] | None) -> Facts:
         sees_namespaces=answers["namespaces", "", "list", ""],
         sees_nodes=answers["nodes", "", "list", ""],
         clock_ahead=answer.clock_ahead,
+        lacking=frozenset(namespace for *_, namespace in refused),
     )
 
 
-async def heartbeat(client: Client, seconds: float | None = None, clock: Callable[[], float] = time.time) -> Heartbeat:
-    """Ask, and wait at most so long.
+async def probe(client: Client, seconds: float | None = None, clock: Callable[[], float] = time.time) -> ProbeAnswer:
+    """Ask which cluster it is, and wait at most so long.
 
     Any answer would show that it is there. This one is asked for because a cluster that was replaced behind the same
     address answers everything else as if it were the old one, and its watches stay silent until its versions have
@@ -76,12 +77,12 @@ async def heartbeat(client: Client, seconds: float | None = None, clock: Callabl
         identity = str(orjson.loads(answer.body)["metadata"]["uid"])
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise BadAnswer("the answer about namespace kube-system has no uid", cluster=client.cluster) from error
-    return Heartbeat(identity, clock_ahead(answer.headers.get("date"), clock()))
+    return ProbeAnswer(identity, clock_ahead(answer.headers.get("date"), clock()))
 
 
 async def identity_of(client: Client) -> str:
     """Which cluster it is."""
-    return (await heartbeat(client)).identity
+    return (await probe(client)).identity
 
 
 async def version_of(client: Client) -> str:
@@ -96,54 +97,3 @@ def clock_ahead(date: str | None, now: float) -> float:
         return parsedate_to_datetime(date).timestamp() - now if date is not None else 0.0
     except (ValueError, OverflowError):
         return 0.0
-
-
-async def _may(client: Client, resource: str, group: str, verb: str, namespace: str) -> bool:
-    attributes = {"resource": resource, "group": group, "verb": verb, **({"namespace": namespace} if namespace else {})}
-    review: Json = {
-        "apiVersion": SELF_SUBJECT_ACCESS_REVIEWS.api_version,
-        "kind": SELF_SUBJECT_ACCESS_REVIEWS.kind,
-        "spec": {"resourceAttributes": attributes},
-    }
-    answer = await client.create(SELF_SUBJECT_ACCESS_REVIEWS, review)
-    return bool((answer.get("status") or {}).get("allowed"))
-
-
-def capacity_of(nodes: Iterable[Object]) -> dict[str, Decimal]:
-    """What the nodes that can take pods have to give."""
-    total: dict[str, Decimal] = {}
-    for node in nodes:
-        if (node.get("spec") or {}).get("unschedulable") or not _is_ready(node):
-            continue
-        for name, value in ((node.get("status") or {}).get("allocatable") or {}).items():
-            try:
-                total[name] = total.get(name, Decimal(0)) + quantity(value)
-            except QuantityError:
-                continue
-    return total
-
-
-def trim_node(node: Object) -> Object:
-    """Only what counts for room: a node's heartbeat is no news."""
-    status = node.get("status") or {}
-    return {
-        "metadata": {key: node["metadata"][key] for key in ("name", "uid", "resourceVersion")},
-        "spec": {"unschedulable": bool((node.get("spec") or {}).get("unschedulable"))},
-        "status": {
-            "allocatable": status.get("allocatable") or {},
-            "conditions": [c for c in status.get("conditions") or () if c.get("type") == "Ready"],
-        },
-    }
-
-
-def trim_namespace(namespace: Object) -> Object:
-    """Its name, and whether it is going."""
-    metadata = namespace["metadata"]
-    kept = ("name", "uid", "resourceVersion", "deletionTimestamp", "labels")
-    return {"metadata": {key: metadata[key] for key in kept if key in metadata}}
-
-
-def _is_ready(node: Object) -> bool:
-    return any(
-        c.get("status") == "True" for c in (node.get("status") or {}).get("conditions") or () if c["type"] == "Ready"
-    )

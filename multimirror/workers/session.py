@@ -1,149 +1,300 @@
 """One connection to a worker, from the first question to the last heartbeat.
 
-Inside the context the cache of our copies is filled and followed. It holds nothing but objects with our origin, because
-nothing else is ever asked for. A session ends as a whole and is never repaired: what comes after it starts from a list.
+Inside the context the caches of our copies are filled and followed. They hold nothing but objects with our origin,
+because nothing else is ever asked for. A session ends as a whole and is never repaired: what comes after it starts from
+a list.
+
+*Not followed is not not there.* Copies are cached for all namespaces, or for each one that may have some: those that
+the WorkerCluster allows, and any other in which somebody knows of copies (`follow`). Of one without a filled cache
+nothing is known, and nobody may take its emptiness for an answer: `follows` tells. One that cannot be followed (the
+rights there were taken away) is in trouble alone; only when all are, the session is of no use (`watch_error`).
+
+Writes have a connection of their own, and so have heartbeats: sixteen writes that hang do not make a worker look dead.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
-from multimirror.api import ORIGIN_LABEL, ORIGIN_UID_LABEL
 from multimirror.batch import Json
-from multimirror.kube import ApiError, Change, Client, Connection, Informer, Object
-from multimirror.kube.errors import Unreachable
+from multimirror.kube import ApiError, Change, Client, Connection, Informer, Resource
+from multimirror.kube.controller import NotYet
+from multimirror.kube.errors import Forbidden, Unreachable
 from multimirror.kube.own_writes import OwnWrites
-from multimirror.kube.resources import JOBS, NAMESPACES, NODES
-from multimirror.workers.probe import Facts, capacity_of, check, trim_namespace, trim_node
+from multimirror.kube.resources import JOBS
+from multimirror.kube.supervise import Supervisor
+from multimirror.workers.capacity import Capacity
+from multimirror.workers.followed import FOLLOWED_NAMESPACES, FOLLOWED_NODES, Followed, origin_uids
+from multimirror.workers.probe import Facts, check
+
+Scope = tuple[Resource, str]
+"""The copies of one kind in one namespace."""
 
 _SYNC: Final = 60.0
+_STRAGGLERS: Final = 5.0
+"""How long those namespaces are waited for that are slower than the first."""
+_REFUSALS_EVERY: Final = 0.1
+_QUESTIONS: Final = 4
+"""Probes in flight."""
 _BY_ORIGIN: Final = "origin"
 
 
+class NotFollowed(NotYet):
+    """Nothing is known about that namespace of the worker (yet): try again later."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
+class SessionOptions:
     """What a session is for."""
 
-    origin: str
-    namespaces: Sequence[str] | None
-    """Where copies may go: only there is anything listed. None: everywhere."""
+    followed: tuple[Followed, ...]
+    """The kinds of our copies."""
+    namespaces: tuple[str, ...] | None
+    """Where copies may go. None: everywhere."""
     follow_nodes: bool
     concurrency: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class SessionHandlers:
+    """Who wants to know what happens in a session. Called on the event loop; must be quick."""
+
+    copy_changed: Callable[[Resource, Change], None]
+    """A copy was made, changed, or is gone."""
+    cluster_changed: Callable[[], None]
+    """It has other namespaces, or other capacity."""
+    cache_filled: Callable[[], None]
+    """A cache that came later than the session is filled now."""
+
+
+class _Cache:
+    """The copies of one kind, in one namespace or in all."""
+
+    def __init__(self, client: Client, followed: Followed, namespace: str | None) -> None:
+        self.informer = Informer(
+            client, followed.resource, namespace, label_selector=followed.label_selector, trim=followed.trim
+        )
+        self.informer.add_index(_BY_ORIGIN, origin_uids)
+        self.writes = OwnWrites(self.informer)
 
 
 class Session:
     """A worker that answered, and what it holds of ours."""
 
-    def __init__(self, client: Client, writer: Client, facts: Facts) -> None:
-        self.client = client
-        self.writer = writer
+    def __init__(
+        self,
+        clients: tuple[Client, Client, Client],
+        facts: Facts,
+        options: SessionOptions,
+        tasks: Supervisor,
+        handlers: SessionHandlers,
+    ) -> None:
+        self.client, self.writer, self.prober = clients
         self.facts = facts
-        self._copies: dict[str | None, Informer] = {}
-        self._writes: dict[str | None, OwnWrites] = {}
-        self._namespaces: Informer | None = None
-        self._nodes: Informer | None = None
+        self._options, self._tasks, self._handlers = options, tasks, handlers
+        self._kinds = {followed.resource: followed for followed in options.followed}
+        self._caches: dict[Resource, dict[str | None, _Cache]] = {resource: {} for resource in self._kinds}
+        self._expected: list[Informer] = []  # those of the caches that the options ask for
+        self._capacity = Capacity()
+        self._namespaces: set[str] | None = None
+        self._is_open = False
 
-    def copies(self, uid: str) -> list[Json]:
-        """The copies of one Job."""
-        return [copy for informer in self._copies.values() for copy in informer.by_index(_BY_ORIGIN, uid)]
+    # --- our copies
+
+    def copies(self, uid: str, resource: Resource = JOBS) -> list[Json]:
+        """The copies of one object."""
+        caches = self._caches.get(resource, {}).values()
+        return [copy for cache in caches for copy in cache.informer.by_index(_BY_ORIGIN, uid)]
+
+    def all_copies(self, resource: Resource = JOBS) -> Iterable[Json]:
+        """Every copy of ours here."""
+        return (copy for cache in self._caches.get(resource, {}).values() for copy in cache.informer.list())
+
+    def writes(self, namespace: str, resource: Resource = JOBS) -> OwnWrites:
+        """Our own writes in that namespace, which the cache may not have seen yet. Raises NotFollowed."""
+        cache = self._cache(namespace, resource)
+        if cache is None or not cache.informer.has_synced:
+            raise NotFollowed(f"{resource.name} in namespace {namespace} of {self.client.cluster} are not followed yet")
+        return cache.writes
+
+    def follows(self, namespace: str, resource: Resource = JOBS) -> bool:
+        """Its copies there are known: an object that is not in the cache is not there."""
+        return self.trouble(namespace, resource) is None
+
+    def trouble(self, namespace: str, resource: Resource = JOBS) -> str | None:
+        """Why its copies there are not known; empty while that is being found out; None: they are."""
+        cache = self._cache(namespace, resource)
+        if cache is None:
+            return ""
+        if cache.informer.error is not None:
+            return f"its namespace {namespace} cannot be followed: {cache.informer.error.message}"
+        return None if cache.informer.has_synced else ""
+
+    def follow(self, namespace: str, resource: Resource = JOBS) -> None:
+        """Keep track of the copies there as well, from now on."""
+        if self._cache(namespace, resource) is None:
+            followed = self._kinds.get(resource)
+            if followed is None:
+                raise ValueError(f"{resource.name} are not among the kinds that are followed")
+            everywhere = self._options.namespaces is None and not self.facts.lacking
+            self._follow(followed, None if everywhere else namespace)
+
+    def scopes(self) -> list[Scope]:
+        """What is followed namespace by namespace."""
+        return [
+            (resource, namespace)
+            for resource, caches in self._caches.items()
+            for namespace in caches
+            if namespace is not None
+        ]
+
+    def occupied(self) -> set[Scope]:
+        """Where there are copies, or may be for all we know."""
+        found: set[Scope] = set()
+        for resource, caches in self._caches.items():
+            for namespace, cache in caches.items():
+                found.update((resource, copy["metadata"]["namespace"]) for copy in cache.informer.list())
+                if namespace is not None and not cache.informer.has_synced:
+                    found.add((resource, namespace))
+        return found
 
     @property
-    def deaf(self) -> ApiError | None:
-        """Why our copies here cannot be followed any more; None while they can."""
-        return next((informer.error for informer in self._copies.values() if informer.error is not None), None)
+    def watch_error(self) -> ApiError | None:
+        """Why our copies cannot be followed any more, wherever they should be; None while they can in one namespace."""
+        errors = [informer.error for informer in self._expected]
+        return errors[0] if errors and all(error is not None for error in errors) else None
 
-    def all_copies(self) -> Iterable[Json]:
-        """Every object of ours here."""
-        return (copy for informer in self._copies.values() for copy in informer.list())
-
-    def writes(self, namespace: str) -> OwnWrites:
-        """Our own writes in that namespace, which the cache may not have seen yet."""
-        return self._writes.get(namespace) or self._writes[None]
+    # --- what it has to give
 
     def namespaces(self) -> frozenset[str] | None:
         """Those that can take a Job; None when we may not know."""
-        if self._namespaces is None:
-            return None
-        found = self._namespaces.list()
-        return frozenset(n["metadata"]["name"] for n in found if "deletionTimestamp" not in n["metadata"])
+        return frozenset(self._namespaces) if self._namespaces is not None else None
 
-    def capacity(self) -> dict[str, Decimal] | None:
+    def capacity(self) -> Mapping[str, Decimal] | None:
         """What its nodes have to give; None when we may not know, or it has none."""
-        return (capacity_of(self._nodes.list()) or None) if self._nodes is not None else None
+        return self._capacity.total()
+
+    # --- its life
 
     @classmethod
     @asynccontextmanager
     async def open(
         cls,
         connection: Connection,
-        needs: Needs,
+        options: SessionOptions,
+        handlers: SessionHandlers,
         *,
-        guard: Callable[[], None] | None,
-        on_copy: Callable[[Change], None],
-        on_room: Callable[[], None],
+        also: Iterable[Scope] = (),
+        guard: Callable[[], None] | None = None,
+        clock: Callable[[], float],
     ) -> AsyncIterator["Session"]:
-        """Connect, check, fill the caches."""
+        """Connect, check, fill the caches. `also`: followed besides what the options allow."""
         async with AsyncExitStack() as stack:
-            client = await stack.enter_async_context(
-                Client(connection, concurrency=needs.concurrency, timeout=15.0, user_agent="multimirror")
-            )
-            facts = await check(client, needs.namespaces)
-            session = cls(client, client.guarded(guard) if guard is not None else client, facts)
-            informers = session._informers(needs, on_copy, on_room)
-            for informer in informers:
-                await stack.enter_async_context(informer)
-            await _synced(informers, connection.name)
+            client = await stack.enter_async_context(_client(connection, options.concurrency))
+            prober = await stack.enter_async_context(_client(connection, _QUESTIONS))
+            facts = await check(client, options.namespaces, clock)
+            writer = client.guarded(guard) if guard is not None else client
+            tasks = await stack.enter_async_context(Supervisor())
+            session = cls((client, writer, prober), facts, options, tasks, handlers)
+            await session._fill(also)
             yield session
 
-    def _informers(
-        self, needs: Needs, on_copy: Callable[[Change], None], on_room: Callable[[], None]
-    ) -> list[Informer]:
-        client = self.client
-        selector = f"{ORIGIN_LABEL}={needs.origin}"
-        if not self.facts.missing:
-            for namespace in needs.namespaces or (None,):
-                informer = Informer(client, JOBS, namespace, label_selector=selector)
-                informer.add_index(_BY_ORIGIN, _origin_of)
-                informer.add_handler(on_copy)
-                self._copies[namespace] = informer
-                self._writes[namespace] = OwnWrites(informer)
-        informers = list(self._copies.values())
+    async def _fill(self, also: Iterable[Scope]) -> None:
+        """Follow everything, and wait until that is so."""
+        for followed in self._options.followed:
+            for namespace in self._options.namespaces or ("",):
+                if followed.at_once and namespace not in self.facts.lacking:
+                    self._expected.append(self._follow(followed, namespace or None))
+        for resource, namespace in also:
+            self.follow(namespace, resource)
+        needed = []
         if self.facts.sees_namespaces:
-            self._namespaces = Informer(client, NAMESPACES, trim=trim_namespace)
-            self._namespaces.add_handler(lambda change: on_room() if _is_other(change) else None)
-            informers.append(self._namespaces)
-        if self.facts.sees_nodes and needs.follow_nodes:
-            self._nodes = Informer(client, NODES, trim=trim_node)
-            self._nodes.add_handler(lambda change: on_room() if _is_other(change) else None)
-            informers.append(self._nodes)
-        return informers
+            self._namespaces = set()
+            needed.append(self._start(FOLLOWED_NAMESPACES, self._namespace_changed))
+        if self.facts.sees_nodes and self._options.follow_nodes:
+            needed.append(self._start(FOLLOWED_NODES, self._node_changed))
+        await self._synced(needed)
+        self._is_open = True
+
+    async def _synced(self, needed: list[Informer]) -> None:
+        """All that is needed, and one of the caches that are expected; what else cannot be followed says so itself."""
+        try:
+            async with asyncio.timeout(_SYNC):
+                for informer in needed:
+                    await informer.synced()
+                await _first(self._expected)
+        except TimeoutError:
+            late = next(informer for informer in (*needed, *self._expected) if not informer.has_synced)
+            why = str(late.error) if late.error is not None else f"no list of {late.resource.name} in {_SYNC:g} s"
+            raise Unreachable(why, cluster=self.client.cluster) from None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_STRAGGLERS):
+                for caches in self._caches.values():
+                    for cache in tuple(caches.values()):
+                        await _synced_or_refused(cache.informer)
+
+    def _follow(self, followed: Followed, namespace: str | None) -> Informer:
+        resource = followed.resource
+        cache = self._caches[resource][namespace] = _Cache(self.client, followed, namespace)
+        cache.informer.add_handler(lambda change: self._handlers.copy_changed(resource, change))
+        self._run(cache.informer, namespace)
+        self._tasks.start(f"filling {resource.name}", self._tell_when_filled(cache.informer), may_return=True)
+        return cache.informer
+
+    async def _tell_when_filled(self, informer: Informer) -> None:
+        await informer.synced()
+        if self._is_open:
+            self._handlers.cache_filled()
+
+    def _start(self, followed: Followed, handler: Callable[[Change], None]) -> Informer:
+        informer = Informer(self.client, followed.resource, trim=followed.trim)
+        informer.add_handler(handler)
+        self._run(informer)
+        return informer
+
+    def _run(self, informer: Informer, namespace: str | None = None) -> None:
+        where = f" in {namespace}" if namespace is not None else ""
+        self._tasks.start(f"informer {self.client.cluster}/{informer.resource.name}{where}", informer.run())
+
+    def _cache(self, namespace: str, resource: Resource) -> _Cache | None:
+        caches = self._caches.get(resource, {})
+        return caches.get(None) or caches.get(namespace)
+
+    def _namespace_changed(self, change: Change) -> None:
+        assert self._namespaces is not None, "they are followed"
+        metadata = change.object["metadata"]
+        known, usable = metadata["name"] in self._namespaces, change.new is not None
+        usable = usable and "deletionTimestamp" not in metadata
+        if usable != known:
+            (self._namespaces.add if usable else self._namespaces.discard)(metadata["name"])
+            self._handlers.cluster_changed()
+
+    def _node_changed(self, change: Change) -> None:
+        name = change.object["metadata"]["name"]
+        if self._capacity.put(change.new) if change.new is not None else self._capacity.remove(name):
+            self._handlers.cluster_changed()
 
 
-def _origin_of(copy: Object) -> list[str]:
-    uid = (copy["metadata"].get("labels") or {}).get(ORIGIN_UID_LABEL)
-    return [uid] if uid else []
+def _client(connection: Connection, concurrency: int) -> Client:
+    return Client(connection, concurrency=concurrency, timeout=15.0, user_agent="multimirror")
 
 
-def _is_other(change: Change) -> bool:
-    """A change in what we keep of it, and not part of the first list."""
-    if change.initial:
-        return False
-    if change.old is None or change.new is None:
-        return True
-    return {**change.old, "metadata": None} != {**change.new, "metadata": None} or (
-        "deletionTimestamp" in change.new["metadata"]
-    )
+async def _first(informers: list[Informer]) -> None:
+    """Wait until one of them is filled."""
+    waiting = {asyncio.ensure_future(informer.synced()) for informer in informers}
+    if waiting:
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for future in waiting:
+                future.cancel()
 
 
-async def _synced(informers: Sequence[Informer], cluster: str) -> None:
-    try:
-        async with asyncio.timeout(_SYNC):
-            for informer in informers:
+async def _synced_or_refused(informer: Informer) -> None:
+    while not informer.has_synced and not isinstance(informer.error, Forbidden):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_REFUSALS_EVERY):
                 await informer.synced()
-    except TimeoutError:
-        late = next(informer for informer in informers if not informer.has_synced)
-        why = str(late.error) if late.error is not None else f"no list of {late.resource.name} in {_SYNC:g} s"
-        raise Unreachable(why, cluster=cluster) from None

@@ -5,7 +5,24 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from multimirror.api import CONNECTED, READY
-from multimirror.batch import Json
+from multimirror.batch import Json, find_condition
+from multimirror.batch.times import seconds_of
+
+
+@dataclass(frozen=True, slots=True)
+class Contact:
+    """Whether a worker (or what is ours in one of its namespaces) can be talked to, and its cache believed."""
+
+    connected: bool
+    lost_since: float | None = None
+    """Since when not (seconds since the epoch). None: it can, or it is being tried right now and nobody knows yet."""
+    why: str = ""
+    """Why not, in words."""
+    recorded: bool = True
+    """Its WorkerCluster says that it is connected, so that whoever comes after us will know: without that no lease of
+    a fence is given there."""
+    clock_ahead: float = 0.0
+    """How many seconds its clock is ahead of ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,11 +30,9 @@ class WorkerState:
     """One worker, as we see it."""
 
     connected: bool = False
-    """It answers, and the cache of our copies there is filled and followed."""
+    """It answers, and our copies there are followed."""
     reason: str = "Connecting"
     message: str = "not tried yet"
-    lost_since: float | None = None
-    """Since when it cannot be reached (seconds since the epoch); None: it can, or is being tried."""
     last_contact: float | None = None
     latency: float | None = None
     clock_ahead: float = field(default=0.0, compare=False)
@@ -29,6 +44,8 @@ class WorkerState:
     """What we may not do there, and would need to."""
     capacity: Mapping[str, Decimal] | None = None
     namespaces: frozenset[str] | None = field(default=None, compare=False)
+    unfollowed: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """Kinds (`jobs.batch`) and namespaces there whose copies cannot be followed, and why: their own trouble alone."""
 
     @property
     def ready(self) -> bool:
@@ -77,3 +94,22 @@ def merged_conditions(
         )
     ours = {kind for kind, _, _, _ in wanted}
     return result + [each for each in before if each.get("type") not in ours]
+
+
+def recorded_as_connected(cluster: Json | None) -> bool:
+    """What a WorkerCluster's own status says."""
+    condition = _connected_condition(cluster)
+    return condition is not None and condition.get("status") == "True"
+
+
+def disconnected_at(cluster: Json | None) -> float | None:
+    """Since when a WorkerCluster's status says that it is not: a restart does not set the clock of a lost one back."""
+    condition = _connected_condition(cluster)
+    if condition is None or condition.get("status") != "False":
+        return None
+    since = seconds_of(condition.get("lastTransitionTime"), -1.0)
+    return since if since >= 0 else None
+
+
+def _connected_condition(cluster: Json | None) -> Json | None:
+    return find_condition(((cluster or {}).get("status") or {}).get("conditions") or (), CONNECTED)

@@ -47,15 +47,15 @@ from multimirror.kube.resources import (
     SERVICE_ACCOUNTS,
 )
 from multimirror.options import DispatcherOptions
-from multimirror.workers import Pulse
+from multimirror.workers import Heartbeat
 from tests.e2e.history import History, rules_of
 from tests.waiting import DEADLINE, eventually
 
 Json = dict[str, Any]
 SYSTEM = "multimirror-system"
 LEASE = "multimirror"
-PATIENT = Pulse(period=0.3, patience=60.0, misses=2)
-QUICK_TO_LOSE = Pulse(period=0.3, patience=2.0, misses=2)
+PATIENT = Heartbeat(period=0.3, timeout=60.0, failure_threshold=2)
+QUICK_TO_LOSE = Heartbeat(period=0.3, timeout=2.0, failure_threshold=2)
 """For workers that take connections and never answer."""
 
 
@@ -143,9 +143,11 @@ def running(job: Json) -> bool:
     return bool((job.get("status") or {}).get("ready"))
 
 
-def a_dispatcher(client: Client, options: DispatcherOptions, *, guard: Callable[[], None] | None = None) -> Dispatcher:
+async def a_dispatcher(
+    client: Client, options: DispatcherOptions, *, guard: Callable[[], None] | None = None
+) -> Dispatcher:
     """The one place in these tests where a dispatcher is put together."""
-    return Dispatcher(client, options, guard=guard)
+    return await Dispatcher.connect(client, options, guard=guard)
 
 
 class Replica(NamedTuple):
@@ -199,7 +201,7 @@ class Stage:
         One that only answers late, as all do on a busy machine, is not lost, unless a test asks for that
         (QUICK_TO_LOSE).
         """
-        chosen: dict[str, Any] = {"namespace": SYSTEM, "pulse": PATIENT, "report_seconds": 0.2, **more}
+        chosen: dict[str, Any] = {"namespace": SYSTEM, "heartbeat": PATIENT, "report_seconds": 0.2, **more}
         return DispatcherOptions(**chosen)
 
     @contextlib.asynccontextmanager
@@ -209,7 +211,7 @@ class Stage:
         with self.history.life():
             async with (
                 Client(connection) as client,
-                a_dispatcher(client, self.options(**more), guard=guard) as dispatcher,
+                await a_dispatcher(client, self.options(**more), guard=guard) as dispatcher,
             ):
                 yield dispatcher
 
@@ -240,7 +242,7 @@ class Stage:
                 renew_deadline=100.0,
                 retry_period=0.2,
             )
-            dispatcher = a_dispatcher(replica.client, replica.options, guard=elector.check)
+            dispatcher = await a_dispatcher(replica.client, replica.options, guard=elector.check)
             async with dispatcher.following():
                 task = asyncio.ensure_future(elector.run(dispatcher.work))
                 try:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from clusters.demonstration.view import UNICODE
 from clusters.local.binaries import BinariesMissingError, find_kubectl
-from multimirror.cli.demonstration.view import UNICODE
 from tests.e2e.terminals import frames, in_a_terminal, last_screen, longest
 
 

@@ -282,7 +282,7 @@ async def test_a_job_deleted_while_its_worker_is_away_leaves_nothing_there_once_
 async def test_a_worker_that_hangs_does_not_slow_the_others(stage: Stage) -> None:
     first, second = stage.workers
     await stage.set_queue(placement="Ordered", onWorkerLost={"after": "1h", "action": "Redispatch"})
-    async with stage.dispatcher(pulse=QUICK_TO_LOSE):
+    async with stage.dispatcher(heartbeat=QUICK_TO_LOSE):
         await stage.submit("stuck", never_finish="true")
         assert cluster_of(await stage.until(running, "stuck")) == first
         stage.hang(first)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from multimirror.api import ATTEMPT_ANNOTATION, LEASE_ANNOTATION
+from multimirror.api import ATTEMPT_ANNOTATION, FENCE_ANNOTATION
 from multimirror.kube.resources import JOBS
 from tests.e2e.dispatching import Stage, a_dispatcher, cluster_of, condition, finished, running, until
 
@@ -38,7 +38,7 @@ def ended_by_deadline(job: Json) -> bool:
 
 async def fenced(stage: Stage, grace: str = "2s", **spec: Any) -> None:
     lost = {"after": "0s", "action": "Redispatch"}
-    await stage.set_queue(fence={"lease": f"{LEASE}s", "grace": grace}, onWorkerLost=lost, **spec)
+    await stage.set_queue(fence={"timeout": f"{LEASE}s", "grace": grace}, onWorkerLost=lost, **spec)
 
 
 async def test_a_fenced_copy_that_is_cut_off_ends_by_itself_before_the_job_runs_elsewhere(stage: Stage) -> None:
@@ -49,7 +49,7 @@ async def test_a_fenced_copy_that_is_cut_off_ends_by_itself_before_the_job_runs_
         job = await stage.until(running)
         first = cluster_of(job)
         assert first is not None
-        assert job["metadata"]["annotations"][LEASE_ANNOTATION] == str(LEASE)
+        assert job["metadata"]["annotations"][FENCE_ANNOTATION] == str(LEASE)
         stage.cut(first)
         await stage.cluster_condition(first, "Connected", "False")
     async with stage.dispatcher():
@@ -76,7 +76,7 @@ async def test_who_takes_over_and_cannot_reach_a_worker_counts_from_then_and_not
     async with contextlib.AsyncExitStack() as stack:
         replica = await stack.enter_async_context(stage.replica(STANDBY))
         stage.history.spoil("partition", first, STANDBY)
-        standby = a_dispatcher(replica.client, replica.options)
+        standby = await a_dispatcher(replica.client, replica.options)
         await stack.enter_async_context(standby.following())
         await standby.synced()
         connection_there = standby.worker(first)
@@ -108,7 +108,7 @@ async def test_a_fenced_copy_that_ended_before_its_worker_was_back_is_started_ag
         stage.mend(first)
         job = await stage.until(lambda j: attempt(j) == "2" and running(j))
         assert not condition(job, "Failed")
-        await stage.event("LeaseExpired", "had no contact")
+        await stage.event("FenceExpired", "had no contact")
 
 
 async def test_a_fenced_job_goes_on_beyond_its_lease_and_ends_at_its_users_deadline(stage: Stage) -> None:

@@ -15,8 +15,9 @@ import pytest
 import yaml
 
 from clusters.local.binaries import BinariesMissingError, find_kubectl
-from multimirror.kube import Client, Connection
-from multimirror.kube.resources import CRDS
+from multimirror.admission.placement import placement_policy
+from multimirror.kube import Client, Connection, Resource
+from multimirror.kube.resources import CRDS, VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS
 
 Start = Callable[..., "subprocess.Popen[str]"]
 pytestmark = pytest.mark.cluster_kind("embedded")
@@ -126,6 +127,25 @@ def test_the_lines_to_try_work_as_printed_a_jobs_copy_runs_on_a_worker_and_ctrl_
     assert done.stdout.endswith("worker-1")
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=30) == 0
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=pytest.mark.cluster_kind(kind)) for kind in ("embedded", "local")]
+)
+def test_where_a_job_goes_is_guarded_as_in_an_installation(up: Start, tmp_path: Path, kind: str) -> None:
+    announced(up("--kind", kind, "--workers", "1", "-o", "yaml"))
+    management = Connection.from_kubeconfig(tmp_path / "fleet" / "management.kubeconfig")
+
+    async def found(resource: Resource, name: str) -> dict[str, Any]:
+        async with Client(management) as client:
+            return await client.get(resource, name)
+
+    policy, binding = placement_policy()
+    stored = asyncio.run(found(VALIDATING_POLICIES, policy["metadata"]["name"]))
+    assert stored["spec"]["validations"] == policy["spec"]["validations"]
+    bound = asyncio.run(found(VALIDATING_POLICY_BINDINGS, binding["metadata"]["name"]))
+    assert bound["spec"] == binding["spec"]
 
 
 def test_a_bare_fleet_has_nothing_of_ours_on_it(up: Start, tmp_path: Path) -> None:

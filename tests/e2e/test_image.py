@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from multimirror.cli.installation.wanting import Wanted, objects
+from multimirror.cli.installation.objects import InstallOptions, objects
 
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -55,9 +55,15 @@ def test_the_commands_of_the_image_run_from_what_is_copied(installed: Path) -> N
     assert "--admission-service" in run(installed, str(installed / "bin" / "multimirror"), "run", "--help")
 
 
+def test_the_image_has_what_is_shipped_and_no_test_tools(installed: Path) -> None:
+    packages = {path.parent.name for path in installed.glob("*/__init__.py")}
+    assert packages == {"multimirror", "builtin_controller"}
+    assert not {"clusters", "faults", "tests"} & {Path(name).parts[0] for name in sources()}
+
+
 def test_the_package_installs_without_a_checkout(installed: Path) -> None:
     printed = run(installed, str(installed / "bin" / "multimirror"), "install", "--dry-run", "--image", "mm:1")
-    assert list(yaml.safe_load_all(printed)) == objects(Wanted(image="mm:1"))
+    assert list(yaml.safe_load_all(printed)) == objects(InstallOptions(image="mm:1"))
     assert (installed / "multimirror" / "deploy" / "worker" / "worker.yaml").is_file()
 
 
@@ -72,7 +78,7 @@ def test_the_image_runs_the_dispatcher_as_nobody_in_particular() -> None:
     user = re.search(r"^USER (\d+):(\d+)$", last, re.MULTILINE)
     assert user is not None
     assert int(user[1]) > 0
-    (pod,) = [obj["spec"]["template"]["spec"] for obj in objects(Wanted()) if obj["kind"] == "Deployment"]
+    (pod,) = [obj["spec"]["template"]["spec"] for obj in objects(InstallOptions()) if obj["kind"] == "Deployment"]
     assert pod["securityContext"]["runAsUser"] == int(user[1])
     assert 'CMD ["multimirror", "run"]' in last
     assert pod["containers"][0]["command"] == ["multimirror", "run"]

@@ -51,7 +51,7 @@ def test_a_check_says_what_is_missing_and_how_to_get_it_then_that_all_is_well(
     missing = check(kubeconfig, "--log-level", "debug")
     assert missing.returncode == 1
     assert "error: the kind workerclusters.multimirror.dev is not there\n  Install it:" in missing.stderr
-    assert "error: the namespace multimirror-system is not there\n  Make it" in missing.stderr
+    assert "error: there is no namespace multimirror-system\n  `multimirror install` makes it" in missing.stderr
     assert "log-level: debug  # flag" in missing.stdout.splitlines(), "the configuration is printed all the same"
 
     asyncio.run(install(embedded_cluster.kubeconfig))

@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from clusters.local import LocalCluster
 from multimirror.api import WORKER_CLUSTERS
-from multimirror.cli.applying import apply, apply_all, remove
+from multimirror.cli.apply import apply, apply_all, remove_all
 from multimirror.cli.manifests import manifest
 from multimirror.kube import Client
 from tests.e2e.dispatching import SYSTEM, Stage, cluster_of, condition, running, until
@@ -33,7 +33,7 @@ class Guest:
         await apply_all(self.admin, BINDING)
 
     async def revoke(self) -> None:
-        await remove(self.admin, BINDING)
+        await remove_all(self.admin, BINDING)
 
 
 @pytest_asyncio.fixture
@@ -47,8 +47,8 @@ async def guest(stage: Stage) -> AsyncIterator[Guest]:
     await stage.set_queue(workers={"names": [name]})
     yield Guest(stage, name, admin)
     stage.links[name].retarget(cluster.kubeconfig)
-    await remove(admin, BINDING)
-    await remove(admin, [each for each in documents if each["kind"] != "Namespace"])
+    await remove_all(admin, BINDING)
+    await remove_all(admin, [each for each in documents if each["kind"] != "Namespace"])
 
 
 async def test_a_worker_without_rights_says_which_and_takes_jobs_as_soon_as_it_has_them(guest: Guest) -> None:

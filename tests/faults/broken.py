@@ -7,7 +7,6 @@ does not matter here.
 
 import contextlib
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from faults import child  # first: it replaces the clocks
@@ -18,7 +17,7 @@ Json = dict[str, Any]
 def assignment_not_stored() -> None:
     """The copy is made before the assignment is written down: a crash in between loses it."""
     from multimirror.api import CLUSTER_ANNOTATION  # noqa: PLC0415
-    from multimirror.kinds.job.copy import make_copy  # noqa: PLC0415
+    from multimirror.kinds import JOB, CopyOptions  # noqa: PLC0415
     from multimirror.kube import Client, Connection, Resource  # noqa: PLC0415
     from multimirror.kube.errors import AlreadyExists  # noqa: PLC0415
     from multimirror.kube.resources import JOBS, NAMESPACES  # noqa: PLC0415
@@ -38,7 +37,8 @@ def assignment_not_stored() -> None:
         if resource is JOBS and worker in clients:
             job = await self.get(JOBS, name, namespace)
             home = await self.get(NAMESPACES, "kube-system")
-            copy = make_copy(job, origin=home["metadata"]["uid"], attempt=1)
+            options = CopyOptions(origin=home["metadata"]["uid"], attempt=1, name=name, namespace=namespace or "")
+            copy = JOB.make_copy(job, options)
             with contextlib.suppress(AlreadyExists):
                 await clients[worker].create(JOBS, copy, namespace)
         return await patch(self, resource, name, body, namespace, **more)
@@ -64,29 +64,20 @@ def orphans_before_sync() -> None:
 def status_not_validated() -> None:
     """What the worker says is written as it is."""
     from multimirror.batch import stored_status  # noqa: PLC0415
-    from multimirror.kinds.job.mirror import mirror_status  # noqa: PLC0415
+    from multimirror.kinds.job.kind import JobKind  # noqa: PLC0415
 
-    def as_it_is(original: Json, observed: object) -> object:
+    def as_it_is(_: JobKind, original: Json, observed: object) -> Any:
         status = stored_status(observed if isinstance(observed, dict) else {})
         return status if status != stored_status(original.get("status") or {}) else None
 
-    _everywhere(mirror_status, as_it_is)
+    JobKind.mirror = as_it_is  # type: ignore[method-assign, assignment]
 
 
 def fence_not_waited_for() -> None:
     """A Job with a fence moves as if it had none."""
-    from multimirror.kinds.job.fence import safe_after  # noqa: PLC0415
+    from multimirror.kinds.job.kind import JobKind  # noqa: PLC0415
 
-    _everywhere(safe_after, lambda *_: 0.0)
-
-
-def _everywhere(function: Callable[..., object], other: Callable[..., object]) -> None:
-    """Put another function in the place of one, whoever has imported it."""
-    import multimirror.dispatcher  # noqa: F401, PLC0415 - with all that it is made of
-
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == "multimirror":
-            vars(module).update({key: other for key, value in vars(module).items() if value is function})
+    JobKind.safe_after = lambda *_: 0.0  # type: ignore[method-assign]
 
 
 _MUTATIONS = (assignment_not_stored, orphans_before_sync, status_not_validated, fence_not_waited_for)

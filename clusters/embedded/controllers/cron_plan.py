@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
-from multimirror.batch import cron
+from clusters.jobapi import cron
 
 Json = dict[str, Any]
 

@@ -21,7 +21,8 @@ ROOTS: Final = (
     "policy.v1: Eviction",
     "scheduling.v1alpha2: Workload PodGroup",
     "rbac.v1: Role RoleBinding ClusterRole ClusterRoleBinding",
-    "admissionregistration.v1: MutatingWebhookConfiguration ValidatingWebhookConfiguration",
+    "admissionregistration.v1: MutatingWebhookConfiguration ValidatingWebhookConfiguration ValidatingAdmissionPolicy "
+    "ValidatingAdmissionPolicyBinding",
     "authentication.v1: TokenRequest TokenReview SelfSubjectReview",
     "authorization.v1: SubjectAccessReview SelfSubjectAccessReview LocalSubjectAccessReview SelfSubjectRulesReview",
 )

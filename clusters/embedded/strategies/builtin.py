@@ -12,6 +12,7 @@ from clusters.embedded.strategies.events import from_core, to_core
 from clusters.embedded.strategies.jobs import CronJobs, Jobs
 from clusters.embedded.strategies.namespaces import Namespaces
 from clusters.embedded.strategies.pods import Pods
+from clusters.embedded.strategies.policies import Policies, PolicyBindings
 from clusters.embedded.strategies.workloads import PodGroups, Workloads
 
 _PACKAGES: Final = {
@@ -165,6 +166,25 @@ def builtin_kinds(store: Store, now: Callable[[], str]) -> list[Kind]:
             "validatingwebhookconfigurations",
             "ValidatingWebhookConfiguration",
             simple.Webhooks(),
+            namespaced=False,
+            categories=("api-extensions",),
+        ),
+        make_kind(
+            store,
+            registration,
+            "validatingadmissionpolicies",
+            "ValidatingAdmissionPolicy",
+            Policies(),
+            namespaced=False,
+            categories=("api-extensions",),
+            subresources=("status",),
+        ),
+        make_kind(
+            store,
+            registration,
+            "validatingadmissionpolicybindings",
+            "ValidatingAdmissionPolicyBinding",
+            PolicyBindings(),
             namespaced=False,
             categories=("api-extensions",),
         ),

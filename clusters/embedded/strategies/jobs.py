@@ -1,12 +1,13 @@
-"""Jobs and CronJobs, by the rules in multimirror.batch."""
+"""Jobs and CronJobs, by the rules in clusters.jobapi."""
 
 from collections.abc import Mapping
 from typing import Final
 
+from clusters import jobapi
 from clusters.embedded.kinds import Strategy
 from clusters.embedded.store import Object
-from multimirror import batch
-from multimirror.batch import FieldError, validate_metadata_update
+from clusters.jobapi import validate_metadata_update
+from multimirror.batch import FieldError
 from multimirror.batch.names import dns_label
 
 _ORPHAN_WARNING: Final = (
@@ -38,11 +39,11 @@ class Jobs(Strategy):
 
     def default(self, obj: Object) -> Object:
         """A Job's defaults."""
-        return batch.default_job(obj)
+        return jobapi.default_job(obj)
 
     def prepare_create(self, obj: Object) -> Object:
         """A Job with its selector and labels."""
-        made = batch.prepare_job_create(obj)
+        made = jobapi.prepare_job_create(obj)
         metadata, spec = made["metadata"], made["spec"]
         holders = [spec["template"].get("metadata") or {}, metadata]
         if labels := (spec.get("selector") or {}).get("matchLabels"):
@@ -57,11 +58,11 @@ class Jobs(Strategy):
 
     def prepare_update(self, new: Object, old: Object) -> Object:
         """A Job whose status stays."""
-        return batch.prepare_job_update(new, old)
+        return jobapi.prepare_job_update(new, old)
 
     def prepare_status(self, new: Object, old: Object) -> Object:
         """A Job whose spec stays."""
-        return batch.prepare_job_status_update(new, old)
+        return jobapi.prepare_job_status_update(new, old)
 
     def warnings(self, new: Object, old: Object | None) -> list[str]:
         """Names and sizes that go badly with pods."""
@@ -81,15 +82,15 @@ class Jobs(Strategy):
 
     def problems(self, obj: Object, namespaced: bool) -> list[FieldError]:
         """All that is wrong with a new Job."""
-        return batch.validate_job_create(obj)
+        return jobapi.validate_job_create(obj)
 
     def update_problems(self, new: Object, old: Object) -> list[FieldError]:
         """All that is wrong with a change."""
-        return _with_metadata(batch.validate_job_update(new, old), new, old)
+        return _with_metadata(jobapi.validate_job_update(new, old), new, old)
 
     def status_problems(self, new: Object, old: Object) -> list[FieldError]:
         """All that is wrong with a change of status."""
-        return _with_metadata(batch.validate_job_status_update(new, old), new, old)
+        return _with_metadata(jobapi.validate_job_status_update(new, old), new, old)
 
 
 def _with_metadata(problems: list[FieldError], new: Object, old: Object) -> list[FieldError]:
@@ -105,12 +106,12 @@ class CronJobs(Strategy):
 
     def default(self, obj: Object) -> Object:
         """A CronJob's defaults."""
-        return batch.default_cronjob(obj)
+        return jobapi.default_cronjob(obj)
 
     def problems(self, obj: Object, namespaced: bool) -> list[FieldError]:
         """All that is wrong with a new CronJob."""
-        return batch.validate_cronjob_create(obj)
+        return jobapi.validate_cronjob_create(obj)
 
     def update_problems(self, new: Object, old: Object) -> list[FieldError]:
         """All that is wrong with a change."""
-        return batch.validate_cronjob_update(new, old)
+        return jobapi.validate_cronjob_update(new, old)

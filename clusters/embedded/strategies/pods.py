@@ -5,7 +5,8 @@ from typing import Any, Final
 
 from clusters.embedded.kinds import Strategy
 from clusters.embedded.store import Object
-from multimirror.batch import FieldError, default_pod, validate_pod_spec
+from clusters.jobapi import default_pod, validate_pod_spec
+from multimirror.batch import FieldError
 from multimirror.batch.errors import forbidden
 
 _TERMINAL: Final = frozenset({"Succeeded", "Failed"})

@@ -4,9 +4,9 @@ from typing import Any, Final
 
 from clusters.embedded.kinds import Strategy
 from clusters.embedded.store import Object
+from clusters.jobapi.metadata import IMMUTABLE
 from multimirror.batch import FieldError
 from multimirror.batch.errors import invalid, not_negative, required, too_many
-from multimirror.batch.metadata import IMMUTABLE
 from multimirror.batch.names import dns_label, dns_subdomain
 
 PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"

@@ -5,11 +5,12 @@ from typing import Final
 
 import click
 
-from multimirror.cli.connecting import Management, on_management, system_namespace
-from multimirror.cli.doctor import Finding, Level, examine
+from multimirror.cli.connection import Management, on_management, system_namespace
+from multimirror.cli.doctor.examination import examine
+from multimirror.cli.doctor.findings import Finding, Level
 from multimirror.cli.errors import Exit
+from multimirror.cli.flags import Duration
 from multimirror.cli.output import hanging, output_option, show
-from multimirror.cli.worker_flags import Duration
 
 EXAMPLES = """\b
 Examples:

@@ -6,10 +6,10 @@ import click
 
 from multimirror.api.placement import cluster_of
 from multimirror.batch import Json
-from multimirror.cli.completing import complete_jobs
-from multimirror.cli.connecting import Management, in_namespace, on_management, system_namespace
+from multimirror.cli.completion import complete_jobs
+from multimirror.cli.connection import Management, in_namespace, on_management, system_namespace
+from multimirror.cli.copies import events_of, find_copy, find_job, worker_of
 from multimirror.cli.errors import Exit
-from multimirror.cli.finding import events_of, find_job, find_place, worker_of
 from multimirror.cli.output import fitted, output_option, show, table
 from multimirror.cli.rows import age, is_ours, time_of
 from multimirror.kube.trimming import drop_managed_fields
@@ -39,10 +39,10 @@ async def command(
             worker = await worker_of(client, original, system_namespace)
             assert worker is not None
             async with worker.client() as there:
-                place = await find_place(there, original, worker, events=True)
-                found += [(worker.name, event) for event in place.events]
+                copy = await find_copy(there, original, worker, events=True)
+                found += [(worker.name, event) for event in copy.events]
         elif not is_ours(original):
-            found = [("management", event) for event in (await find_place(client, original, None, events=True)).events]
+            found = [("management", event) for event in (await find_copy(client, original, None, events=True)).events]
     found.sort(key=lambda pair: time_of(pair[1]))
     if output in {"json", "yaml"}:
         show([{"cluster": where, "event": drop_managed_fields(event)} for where, event in found], output)

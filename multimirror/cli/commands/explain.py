@@ -10,12 +10,12 @@ from multimirror.api import MIRROR_QUEUES, QUEUE_LABEL, WORKER_CLUSTERS
 from multimirror.api.placement import attempt_of, cluster_of
 from multimirror.batch import Json
 from multimirror.cli import rows
-from multimirror.cli.completing import complete_jobs
-from multimirror.cli.connecting import Management, in_namespace, on_management, system_namespace
+from multimirror.cli.completion import complete_jobs
+from multimirror.cli.connection import Management, in_namespace, on_management, system_namespace
+from multimirror.cli.copies import Copy, events_of, find_copy, find_job, worker_of
 from multimirror.cli.errors import CommandError, Exit
-from multimirror.cli.finding import Place, events_of, find_job, find_place, worker_of
 from multimirror.cli.output import hanging, output_option, show, table
-from multimirror.cli.timeline import HERE, Moment, timeline
+from multimirror.cli.timeline import HERE, Entry, timeline
 from multimirror.kube import ApiError, Client, key_of
 from multimirror.kube.errors import Forbidden
 
@@ -43,21 +43,21 @@ async def command(
     async with management.client() as client:
         original = await find_job(client, job, namespace)
         events = await _events(client, original)
-        place, problem = await _place(client, original, system_namespace)
-        why = rows.why(original, await _around(client, original, events))
-    moments = timeline(
+        copy, problem = await _copy(client, original, system_namespace)
+        why = rows.why(original, await _context(client, original, events))
+    entries = timeline(
         original,
         events,
-        where=place.name if place is not None and rows.is_ours(original) else HERE,
-        copy=place.job if place is not None else None,
-        pods=place.pods if place is not None else (),
-        events_there=place.events if place is not None else (),
+        cluster=copy.cluster if copy is not None and rows.is_ours(original) else HERE,
+        copy=copy.job if copy is not None else None,
+        pods=copy.pods if copy is not None else (),
+        events_there=copy.events if copy is not None else (),
     )
     summary = _summary(original, why, problem)
     if output in {"json", "yaml"}:
-        show({**summary, "timeline": [moment.as_json() for moment in moments]}, output)
+        show({**summary, "timeline": [entry.as_json() for entry in entries]}, output)
     else:
-        _print(original, summary, moments)
+        _print(original, summary, entries)
     return Exit.OK
 
 
@@ -68,22 +68,22 @@ async def _events(client: Client, job: Json) -> list[Json]:
         return []
 
 
-async def _place(client: Client, job: Json, system: str) -> tuple[Place | None, str]:
+async def _copy(client: Client, job: Json, system: str) -> tuple[Copy | None, str]:
     """Where its pods are; or, in words, why nobody can look there."""
     if rows.is_ours(job) and cluster_of(job) is None:
         return None, ""
     try:
         worker = await worker_of(client, job, system)
         if worker is None:
-            return await find_place(client, job, None, events=True), ""
+            return await find_copy(client, job, None, events=True), ""
         async with worker.client() as there:
-            return await find_place(there, job, worker, events=True), ""
+            return await find_copy(there, job, worker, events=True), ""
     except (ApiError, CommandError) as error:
         remedy = error.remedy if isinstance(error, CommandError) else ""
         return None, f"the worker's side is not shown: {error.message}. {remedy}".strip()
 
 
-async def _around(client: Client, job: Json, events: list[Json]) -> rows.Around:
+async def _context(client: Client, job: Json, events: list[Json]) -> rows.JobContext:
     found: dict[str, dict[str, Json]] = {"queues": {}, "clusters": {}}
     queue = (job["metadata"].get("labels") or {}).get(QUEUE_LABEL)
     for key, resource, name in (("queues", MIRROR_QUEUES, queue), ("clusters", WORKER_CLUSTERS, cluster_of(job))):
@@ -91,7 +91,7 @@ async def _around(client: Client, job: Json, events: list[Json]) -> rows.Around:
             with suppress(ApiError):
                 found[key] = {name: await client.get(resource, name)}
     waiting = rows.newest(event for event in events if event.get("reason") == rows.WAITING)
-    return rows.Around(waiting, found["queues"], found["clusters"])
+    return rows.JobContext(waiting, found["queues"], found["clusters"])
 
 
 def _summary(job: Json, why: str, problem: str) -> dict[str, Any]:
@@ -107,14 +107,14 @@ def _summary(job: Json, why: str, problem: str) -> dict[str, Any]:
     }
 
 
-def _print(job: Json, summary: dict[str, Any], moments: list[Moment]) -> None:
+def _print(job: Json, summary: dict[str, Any], entries: list[Entry]) -> None:
     words = [f"Job {summary['job']}: {summary['state']}"]
     words += [f"on {summary['cluster']}"] if summary["cluster"] else []
     details = [f"queue {summary['queue']}"] if summary["queue"] else []
     details += [f"attempt {summary['attempt']}"] if (summary["attempt"] or 0) > 1 else []
     click.secho(" ".join(words) + (f" ({', '.join(details)})" if details else ""), bold=True)
-    start = moments[0].when if moments else None
-    lines = [(f"{each.when:%H:%M:%S}", _after(each, start), each.where, each.what) for each in moments]
+    start = entries[0].timestamp if entries else None
+    lines = [(f"{each.timestamp:%H:%M:%S}", _after(each, start), each.cluster, each.what) for each in entries]
     shown = table(("TIME", "AFTER", "CLUSTER", "WHAT"), lines)
     click.echo("\n".join(hanging(line, shown[0].index("WHAT")) for line in shown))
     if summary["why"] and rows.state_of(job) != "Failed":
@@ -123,5 +123,5 @@ def _print(job: Json, summary: dict[str, Any], moments: list[Moment]) -> None:
         click.echo(hanging(f"note: {summary['note']}", 6))
 
 
-def _after(moment: Moment, start: datetime | None) -> str:
-    return f"+{(moment.when - (start or moment.when)).total_seconds():.0f}s"
+def _after(entry: Entry, start: datetime | None) -> str:
+    return f"+{(entry.timestamp - (start or entry.timestamp)).total_seconds():.0f}s"

@@ -12,8 +12,8 @@ import click
 from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS
 from multimirror.batch import Json
 from multimirror.cli import rows
-from multimirror.cli.completing import complete_names
-from multimirror.cli.connecting import Management, on_management
+from multimirror.cli.completion import complete_names
+from multimirror.cli.connection import Management, on_management
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.cli.output import fitted, output_option, show, table
 from multimirror.kube import ApiError, Client, Resource, key_of
@@ -33,7 +33,6 @@ _KINDS: Final = {
     "clusters": WORKER_CLUSTERS, "cluster": WORKER_CLUSTERS,
     "queues": MIRROR_QUEUES, "queue": MIRROR_QUEUES,
 }  # fmt: skip
-_WAITING: Final = "reason=Waiting,involvedObject.kind=Job"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +61,10 @@ class _Asked:
             return list(rows.CLUSTER_WIDE if wide else rows.CLUSTER_TITLES)
         return list(rows.QUEUE_WIDE if wide else rows.QUEUE_TITLES)
 
-    def row(self, obj: Json, around: rows.Around) -> list[object]:
+    def row(self, obj: Json, context: rows.JobContext) -> list[object]:
         wide, now = self.output == "wide", datetime.now(UTC)
         if self.resource is JOBS:
-            row = rows.job_row(obj, around, now, wide=wide)
+            row = rows.job_row(obj, context, now, wide=wide)
             return [obj["metadata"]["namespace"], *row] if self.namespace is None else row
         return (rows.cluster_row if self.resource is WORKER_CLUSTERS else rows.queue_row)(obj, now, wide=wide)
 
@@ -73,9 +72,9 @@ class _Asked:
 @click.command(epilog=EXAMPLES)
 @click.argument("kind", type=click.Choice(list(_KINDS)), metavar="jobs|clusters|queues")
 @click.argument("name", required=False, shell_complete=complete_names)
-@click.option("-n", "--namespace", help="Of Jobs.  [default: the context's]")
+@click.option("-n", "--namespace", metavar="NAME", help="Of Jobs.  [default: the context's]")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of every namespace.")
-@click.option("-l", "--selector", help="Only those with these labels, such as app=render.")
+@click.option("-l", "--selector", metavar="LABELS", help="Only those with these labels, such as app=render.")
 @click.option("-w", "--watch", is_flag=True, help="Go on, and show what changes.")
 @output_option("wide")
 @on_management
@@ -113,9 +112,9 @@ async def _once(client: Client, asked: _Asked) -> None:
         where = f" in namespace {asked.namespace}" if asked.namespace is not None else ""
         click.echo(f"There are no {asked.resource.kind}s{where}.", err=True)
     else:
-        around = await _around(client, asked)
+        context = await _context(client, asked)
         for line in fitted(
-            table(asked.titles, [asked.row(item, around) for item in items]), wide=asked.output == "wide"
+            table(asked.titles, [asked.row(item, context) for item in items]), wide=asked.output == "wide"
         ):
             click.echo(line)
 
@@ -130,17 +129,17 @@ async def _items(client: Client, asked: _Asked) -> list[Json]:
     return sorted(found.items, key=key_of)
 
 
-async def _around(client: Client, asked: _Asked) -> rows.Around:
+async def _context(client: Client, asked: _Asked) -> rows.JobContext:
     """What explains Jobs. Who may not read it gets the Jobs without it."""
     if asked.resource is not JOBS:
-        return rows.Around()
+        return rows.JobContext()
     found: dict[Resource, list[Json]] = {EVENTS: [], MIRROR_QUEUES: [], WORKER_CLUSTERS: []}
     for resource in found:
         with suppress(ApiError):
-            selector = _WAITING if resource is EVENTS else None
+            selector = rows.WAITING_EVENTS if resource is EVENTS else None
             namespace = asked.namespace if resource is EVENTS else None
             found[resource] = (await client.list(resource, namespace, field_selector=selector, limit=500)).items
-    return rows.Around(rows.newest(found[EVENTS]), _named(found[MIRROR_QUEUES]), _named(found[WORKER_CLUSTERS]))
+    return rows.JobContext(rows.newest(found[EVENTS]), _named(found[MIRROR_QUEUES]), _named(found[WORKER_CLUSTERS]))
 
 
 def _named(items: Iterable[Json]) -> dict[str, Json]:
@@ -155,7 +154,7 @@ async def _follow(client: Client, asked: _Asked) -> None:
         items = informers.of(
             asked.resource, asked.namespace, label_selector=asked.selector, field_selector=asked.field_selector
         )
-        around = _following_around(informers, asked, news)
+        context = _following_context(informers, asked, news)
         items.add_handler(lambda _change: news.set())
         await items.synced()
         shown: dict[str, object] = {}
@@ -164,7 +163,7 @@ async def _follow(client: Client, asked: _Asked) -> None:
             news.clear()
             changed = []
             for item in sorted(items.list(), key=key_of):
-                row = asked.row(item, around())
+                row = asked.row(item, context())
                 said = item if asked.structured else _but_age(asked.titles, row)
                 if shown.get(item["metadata"]["uid"]) != said:
                     shown[item["metadata"]["uid"]] = said
@@ -190,14 +189,14 @@ async def _once_checked(client: Client, asked: _Asked) -> None:
     await client.request("GET", asked.resource.path(asked.namespace), {"limit": 1})
 
 
-def _following_around(informers: Informers, asked: _Asked, news: asyncio.Event) -> Callable[[], rows.Around]:
+def _following_context(informers: Informers, asked: _Asked, news: asyncio.Event) -> Callable[[], rows.JobContext]:
     if asked.resource is not JOBS:
-        return rows.Around
-    events = informers.of(EVENTS, asked.namespace, field_selector=_WAITING)
+        return rows.JobContext
+    events = informers.of(EVENTS, asked.namespace, field_selector=rows.WAITING_EVENTS)
     queues, clusters = informers.of(MIRROR_QUEUES), informers.of(WORKER_CLUSTERS)
     for informer in (events, queues, clusters):
         informer.add_handler(lambda change: None if change.initial else news.set())
-    return lambda: rows.Around(rows.newest(events.list()), _named(queues.list()), _named(clusters.list()))
+    return lambda: rows.JobContext(rows.newest(events.list()), _named(queues.list()), _named(clusters.list()))
 
 
 def _but_age(titles: list[str], row: list[object]) -> list[object]:

@@ -2,15 +2,17 @@
 
 import asyncio
 import sys
+from datetime import timedelta
 
 import click
 import yaml
 
-from multimirror.cli.connecting import SYSTEM_NAMESPACE, Management, on_management
+from multimirror.cli.apply import ObjectChange
+from multimirror.cli.connection import SYSTEM_NAMESPACE, Management, on_management
 from multimirror.cli.errors import CommandError, Exit
-from multimirror.cli.installation.applying import Outcome
-from multimirror.cli.installation.installing import Report, install, prune, ready
-from multimirror.cli.installation.wanting import ADMISSIONS, COMPONENTS, Wanted, called, objects
+from multimirror.cli.flags import Duration
+from multimirror.cli.installation.install import Report, install, prune, ready
+from multimirror.cli.installation.objects import ADMISSIONS, COMPONENTS, InstallOptions, display_name, objects
 from multimirror.cli.output import show
 from multimirror.kube import Client
 
@@ -36,7 +38,7 @@ _COLOURS = {"created": "green", "configured": "yellow", "deleted": "red"}
 @click.option(
     "--namespace", "-n", metavar="NAME", default=SYSTEM_NAMESPACE, show_default=True, help="Made when it is missing."
 )
-@click.option("--image", help="Of the controllers.  [default: multimirror:VERSION]")
+@click.option("--image", metavar="IMAGE", help="Of the controllers.  [default: multimirror:VERSION]")
 @click.option("--replicas", type=click.IntRange(1), metavar="N", help="One leads, others stand by.  [default: 2]")
 @click.option(
     "--admission",
@@ -57,9 +59,7 @@ _COLOURS = {"created": "green", "configured": "yellow", "deleted": "red"}
     help="client: print it; server: have it checked.",
 )
 @click.option("--wait/--no-wait", default=False, show_default=True, help="Until every replica is ready.")
-@click.option(
-    "--timeout", type=click.FloatRange(min=0), metavar="SECONDS", default=300.0, show_default=True, help="Of --wait."
-)
+@click.option("--timeout", "time_limit", type=Duration(), default="5m", show_default=True, help="Of --wait.")
 @click.option(
     "-o",
     "--output",
@@ -75,7 +75,7 @@ async def command(
     *,
     dry_run: str,
     wait: bool,
-    timeout: float,  # noqa: ASYNC109 - a flag's name
+    time_limit: timedelta,
     output: str,
     **flags: str,
 ) -> int:
@@ -84,52 +84,52 @@ async def command(
     Applies CRDs, RBAC, admission, Service and Deployment to the management cluster by server-side apply, and says what
     changed. Run it again to upgrade, or to change a flag.
     """
-    wanted = Wanted(**flags)  # type: ignore[arg-type]  # click has checked the choices
+    options = InstallOptions(**flags)  # type: ignore[arg-type]  # click has checked the choices
     if dry_run == "client":
-        _print(objects(wanted), "json" if output == "json" else "yaml")
+        _print(objects(options), "json" if output == "json" else "yaml")
         return Exit.OK
     async with management.client() as client:
         report = Report(_line if output == "text" else _nothing)
         dry = dry_run == "server"
-        await install(client, wanted, report, dry_run=dry)
+        await install(client, options, report, dry_run=dry)
         if wait and not dry:
-            await _wait(client, wanted, timeout)
-        kept = await prune(client, wanted, report, dry_run=dry)
+            await _wait(client, options, time_limit.total_seconds())
+        kept = await prune(client, options, report, dry_run=dry)
     for warning in report.warnings:
         click.echo(f"warning: {warning}", err=True)
     if output == "text":
-        _summary(report, wanted, dry_run=dry)
+        _summary(report, options, dry_run=dry)
     else:
-        _print([each.obj for each in report.outcomes if each.done != "deleted"], output)
+        _print([each.obj for each in report.changes if each.operation != "deleted"], output)
     if kept:
         click.echo(f"note: until the webhook answers, these stay: {', '.join(kept)}", err=True)
         click.echo("  Run this once more when the replicas are ready, or with --wait.", err=True)
     return Exit.OK
 
 
-async def _wait(client: Client, wanted: Wanted, seconds: float) -> None:
+async def _wait(client: Client, options: InstallOptions, seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
-            await ready(client, wanted, lambda text: click.echo(f"waiting: {text}", err=True))
+            await ready(client, options, lambda text: click.echo(f"waiting: {text}", err=True))
     except TimeoutError:
         raise CommandError(
             f"not ready after {seconds:g} s",
-            f"See `kubectl -n {wanted.namespace} describe pods`, or give it more time with --timeout.",
+            f"See `kubectl -n {options.namespace} describe pods`, or give it more time with --timeout.",
         ) from None
 
 
-def _line(outcome: Outcome) -> None:
-    words = click.style(outcome.done, fg=_COLOURS.get(outcome.done))
-    detail = f" ({', '.join(_short(outcome.fields))})" if outcome.fields else ""
-    unchecked = " (not checked: its namespace is not there yet)" if not outcome.checked else ""
-    click.echo(f"{called(outcome.obj)} {words}{detail}{unchecked}")
+def _line(change: ObjectChange) -> None:
+    words = click.style(change.operation, fg=_COLOURS.get(change.operation))
+    detail = f" ({', '.join(_short(change.fields))})" if change.fields else ""
+    unchecked = " (not checked: its namespace is not there yet)" if not change.checked else ""
+    click.echo(f"{display_name(change.obj)} {words}{detail}{unchecked}")
 
 
 def _short(fields: list[str]) -> list[str]:
     return fields if len(fields) <= 4 else [*fields[:4], f"and {len(fields) - 4} more"]
 
 
-def _nothing(_: Outcome) -> None:
+def _nothing(_: ObjectChange) -> None:
     """Programs read the objects."""
 
 
@@ -140,10 +140,10 @@ def _print(found: list[dict[str, object]], output: str) -> None:
         yaml.safe_dump_all(found, sys.stdout, sort_keys=False)
 
 
-def _summary(report: Report, wanted: Wanted, *, dry_run: bool) -> None:
+def _summary(report: Report, options: InstallOptions, *, dry_run: bool) -> None:
     counts = ", ".join(
         f"{count} {done}" for done in ("created", "configured", "deleted", "unchanged") if (count := report.count(done))
     )
     click.echo(f"{'dry run: ' if dry_run else ''}{counts}")
-    if not dry_run and report.count("created") and wanted.component == "dispatcher":
-        click.echo(f"next: `kubectl -n {wanted.namespace} get pods`, then `multimirror join` for each worker cluster")
+    if not dry_run and report.count("created") and options.component == "dispatcher":
+        click.echo(f"next: `kubectl -n {options.namespace} get pods`, then `multimirror join` for each worker cluster")

@@ -10,12 +10,12 @@ import click
 
 from multimirror.api import READY, WORKER_CLUSTERS
 from multimirror.batch import find_condition
-from multimirror.cli.connecting import Management, on_both, system_namespace
-from multimirror.cli.dispatchers import START, dispatcher
+from multimirror.cli.connection import Management, on_both, system_namespace
+from multimirror.cli.dispatcher_lease import START, dispatcher_status
 from multimirror.cli.errors import CommandError, Exit
-from multimirror.cli.joining import Wish, join
-from multimirror.cli.progress import Told, versions
-from multimirror.cli.worker_flags import Duration, pairs, worker_access, worker_client, worker_flags
+from multimirror.cli.flags import Duration, pairs, worker_access, worker_client, worker_flags
+from multimirror.cli.membership import JoinOptions, join
+from multimirror.cli.progress import Progress, versions
 from multimirror.kube import Client
 
 EXAMPLES = """\b
@@ -35,8 +35,8 @@ _QUIET: Final = 8.0
 @click.option("--all-namespaces", is_flag=True, help="All of them, where an earlier join named some.")
 @click.option("--create-namespaces", is_flag=True, help="Make those that are missing there.")
 @click.option("--label", multiple=True, metavar="KEY=VALUE", help="For the selectors of queues.")
-@click.option("--weight", type=click.IntRange(1, 1000), help="Its share under the placement Weighted.")
-@click.option("--max-jobs", type=click.IntRange(1), help="The most Jobs at a time.")
+@click.option("--weight", type=click.IntRange(1, 1000), metavar="N", help="Its share under the placement Weighted.")
+@click.option("--max-jobs", type=click.IntRange(1), metavar="N", help="The most Jobs at a time.")
 @click.option("--server", metavar="URL", help="Its address as the dispatcher sees it.  [default: the kubeconfig's]")
 @click.option(
     "--token-duration", type=Duration(), default="365d", show_default=True, help="How long its token is good."
@@ -45,7 +45,7 @@ _QUIET: Final = 8.0
 @click.option("--same-cluster", is_flag=True, help="The management cluster as its own worker.")
 @click.option(
     "--timeout",
-    "patience",
+    "time_limit",
     type=Duration(),
     default="60s",
     show_default=True,
@@ -54,27 +54,27 @@ _QUIET: Final = 8.0
 @system_namespace
 @on_both
 async def command(
-    management: Management, name: str, *, kubeconfig: Path, context: str | None, patience: timedelta, **given: Any
+    management: Management, name: str, *, kubeconfig: Path, context: str | None, time_limit: timedelta, **given: Any
 ) -> int:
     """Make a cluster a worker, and wait until it is ready.
 
     On the worker: an account with the least rights, and its token. On the management cluster: a Secret with them, and a
     WorkerCluster. Join again to repair, change or renew; what is not given stays as it is.
     """
-    wish = _wish(name, **given)
+    options = _options(name, **given)
     access = worker_access(kubeconfig, context)
-    told = Told()
+    progress = Progress()
     async with management.client() as client, worker_client(kubeconfig, context, name) as worker:
-        await join(client, worker, access, wish, given["system_namespace"])
-        if patience:
-            await _ready(client, name, patience.total_seconds(), given["system_namespace"], told)
+        await join(client, worker, access, options, given["system_namespace"])
+        if time_limit:
+            await _ready(client, name, time_limit.total_seconds(), given["system_namespace"], progress)
     return Exit.OK
 
 
-def _wish(name: str, **given: Any) -> Wish:
+def _options(name: str, **given: Any) -> JoinOptions:
     if given["namespaces"] and given["all_namespaces"]:
         raise click.UsageError("--namespaces and --all-namespaces: give only one of them")
-    return Wish(
+    return JoinOptions(
         name=name,
         namespaces=pairs(given["namespaces"], flag="--namespaces", alone=True) if given["namespaces"] else None,
         every_namespace=given["all_namespaces"],
@@ -89,7 +89,7 @@ def _wish(name: str, **given: Any) -> Wish:
     )
 
 
-async def _ready(client: Client, name: str, seconds: float, system: str, told: Told) -> None:
+async def _ready(client: Client, name: str, seconds: float, system: str, progress: Progress) -> None:
     """Wait for the dispatcher's verdict on the WorkerCluster as it is now."""
     why = "nobody has looked at it yet"
     loop = asyncio.get_running_loop()
@@ -112,14 +112,14 @@ async def _ready(client: Client, name: str, seconds: float, system: str, told: T
                     raise CommandError(f"somebody deleted WorkerCluster {name}")
                 ready = find_condition((cluster.get("status") or {}).get("conditions") or (), READY)
                 if ready is None or ready.get("observedGeneration") != cluster["metadata"].get("generation"):
-                    told.say("waiting for the dispatcher")
+                    progress.say("waiting for the dispatcher")
                     continue
                 doubt, why = None, f"{ready['reason']}: {ready['message']}"
                 if ready["status"] == "True" or ready["reason"] == "Cordoned":
                     note = "" if ready["status"] == "True" else ", and cordoned as before"
-                    told.say(f"{name} is ready{note} ({told.seconds:.1f} s)")
+                    progress.say(f"{name} is ready{note} ({progress.seconds:.1f} s)")
                     return
-                told.say(f"waiting: {why}")
+                progress.say(f"waiting: {why}")
         finally:
             coming.cancel()
             await asyncio.gather(coming, return_exceptions=True)
@@ -127,6 +127,6 @@ async def _ready(client: Client, name: str, seconds: float, system: str, told: T
 
 
 async def _anybody_there(client: Client, name: str, system: str) -> None:
-    found = await dispatcher(client, system)
+    found = await dispatcher_status(client, system)
     if not found.alive:
-        raise CommandError(f"{name} is joined, but no dispatcher looks at it: {found.text}", START)
+        raise CommandError(f"{name} is joined, but no dispatcher looks at it: {found.message}", START)

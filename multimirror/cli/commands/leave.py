@@ -5,15 +5,18 @@ from pathlib import Path
 
 import click
 
-from multimirror.cli.completing import complete_clusters
-from multimirror.cli.connecting import Management, on_both, system_namespace
-from multimirror.cli.draining import cordon, drain
+from multimirror.cli.completion import complete_clusters
+from multimirror.cli.connection import Management, on_both, system_namespace
+from multimirror.cli.copies import remove_copies
+from multimirror.cli.drain import cordon, drain
 from multimirror.cli.errors import CommandError, Exit
-from multimirror.cli.leaving import check_worker, clean_worker, forget, remove_copies
+from multimirror.cli.flags import Duration, worker_access, worker_client, worker_flags
+from multimirror.cli.membership import check_cleanup, forget
 from multimirror.cli.progress import say
-from multimirror.cli.reaching import reach
-from multimirror.cli.worker_flags import Duration, worker_access, worker_client, worker_flags
+from multimirror.cli.worker_account import remove_account
+from multimirror.cli.workers import worker_connection
 from multimirror.kube import ApiError, Client
+from multimirror.workers import identity_of
 
 EXAMPLES = """\b
 Examples:
@@ -27,7 +30,7 @@ Examples:
 @click.argument("name", shell_complete=complete_clusters)
 @click.option("--evict", is_flag=True, help="Do not wait for Jobs that run: start them again on other workers.")
 @click.option("--force", is_flag=True, help="Do not drain: for a worker that is gone for good.")
-@click.option("--timeout", "patience", type=Duration(), help="Give up after so long.  [default: never]")
+@click.option("--timeout", "time_limit", type=Duration(), help="Give up after so long.  [default: never]")
 @click.option("--cleanup", is_flag=True, help="Remove on the worker what join made there; needs --kubeconfig.")
 @worker_flags(required=False)
 @system_namespace
@@ -38,7 +41,7 @@ async def command(
     *,
     evict: bool,
     force: bool,
-    patience: timedelta | None,
+    time_limit: timedelta | None,
     cleanup: bool,
     kubeconfig: Path | None,
     context: str | None,
@@ -57,26 +60,28 @@ async def command(
     async with management.client() as client:
         if kubeconfig is not None:
             async with worker_client(kubeconfig, context, name) as worker:
-                await check_worker(client, worker, name, system_namespace)
+                await check_cleanup(client, worker, name, system_namespace)
         if not force:
-            await _drain(client, name, patience, system_namespace, evict=evict)
+            await _drain(client, name, time_limit, system_namespace, evict=evict)
         await forget(client, name, system_namespace)
         say(f"{name} is no worker any more")
         if kubeconfig is not None:
             async with worker_client(kubeconfig, context, name) as worker:
-                await clean_worker(worker)
+                await remove_account(worker)
             say("removed the account and its roles on the worker")
     return Exit.OK
 
 
-async def _drain(client: Client, name: str, patience: timedelta | None, system: str, *, evict: bool) -> None:
+async def _drain(client: Client, name: str, time_limit: timedelta | None, system: str, *, evict: bool) -> None:
     if await cordon(client, name, cordoned=True):
         say(f"{name} is cordoned")
     try:
-        worker = await reach(client, name, system)
-        await drain(client, name, patience.total_seconds() if patience is not None else None, worker if evict else None)
+        worker = await worker_connection(client, name, system)
+        await drain(
+            client, name, time_limit.total_seconds() if time_limit is not None else None, worker if evict else None
+        )
         say(f"{name} is drained")
-        count = await remove_copies(client, worker)
+        count = await remove_copies(worker, await identity_of(client))
     except ApiError as error:
         if error.cluster != name:
             raise

@@ -2,11 +2,11 @@
 
 import click
 
-from multimirror.cli.completing import complete_jobs
-from multimirror.cli.connecting import Management, in_namespace, on_management, system_namespace
+from multimirror.cli.completion import complete_jobs
+from multimirror.cli.connection import Management, in_namespace, on_management, system_namespace
+from multimirror.cli.copies import copy_missing, find_copy, find_job, worker_of
 from multimirror.cli.errors import Exit
-from multimirror.cli.finding import find_job, find_place, gone, worker_of
-from multimirror.cli.logs import Wanted, follow, read
+from multimirror.cli.logs import LogOptions, follow, read
 from multimirror.kube import Client
 
 EXAMPLES = """\b
@@ -21,10 +21,10 @@ Examples:
 @click.argument("job", metavar="job/NAME", shell_complete=complete_jobs)
 @in_namespace
 @click.option("-f", "--follow", "following", is_flag=True, help="Go on until the Job has ended, through its retries.")
-@click.option("--index", type=click.IntRange(0), help="Of an Indexed Job: only this one.")
-@click.option("--pod", help="Only this pod.")
-@click.option("-c", "--container", help="[default: the pod's default, or its first]")
-@click.option("--tail", type=click.IntRange(0), help="The last lines of each pod only.")
+@click.option("--index", type=click.IntRange(0), metavar="N", help="Of an Indexed Job: only this one.")
+@click.option("--pod", metavar="NAME", help="Only this pod.")
+@click.option("-c", "--container", metavar="NAME", help="Only this one.  [default: the pod's default, or its first]")
+@click.option("--tail", type=click.IntRange(0), metavar="N", help="The last lines of each pod only.")
 @click.option("-p", "--previous", is_flag=True, help="Of the container before this one.")
 @system_namespace
 @on_management
@@ -46,16 +46,16 @@ async def command(
     It goes there with the credentials that multimirror has stored: you need the right to read Secrets in its
     namespace. Lines of several pods begin with the pod's name.
     """
-    wanted = Wanted(pod=pod, index=index, container=container, tail=tail, previous=previous)
+    options = LogOptions(pod=pod, index=index, container=container, tail=tail, previous=previous)
     async with management.client() as client:
         original = await find_job(client, job, namespace)
         worker = await worker_of(client, original, system_namespace)
         there: Client = worker.client() if worker is not None else management.client()
     async with there:
-        place = await find_place(there, original, worker)
-        if place.job is None:
-            raise gone(original, place)
-        await (follow if following else read)(place, wanted, click.echo, _note)
+        copy = await find_copy(there, original, worker)
+        if copy.job is None:
+            raise copy_missing(original, copy)
+        await (follow if following else read)(copy, options, click.echo, _note)
     return Exit.OK
 
 

@@ -9,17 +9,20 @@ import prometheus_client
 
 from multimirror.admission import PATH, Registration, Service
 from multimirror.api import MANAGED_BY
-from multimirror.cli.admitting import AdmissionSettings
-from multimirror.cli.configuring import Configurable, as_yaml, effective, setting
-from multimirror.cli.connecting import SYSTEM_NAMESPACE
-from multimirror.cli.dispatchers import LEASE
-from multimirror.cli.errors import CommandError, Exit, told
+from multimirror.cli.admission import AdmissionOptions
+from multimirror.cli.configuration import Configurable, as_yaml, effective, setting
+from multimirror.cli.connection import SYSTEM_NAMESPACE
+from multimirror.cli.dispatcher_lease import LEASE
+from multimirror.cli.doctor.findings import Level
+from multimirror.cli.doctor.prerequisites import check_prerequisites, permissions
+from multimirror.cli.errors import CommandError, Exit, command_error
+from multimirror.cli.flags import Address
 from multimirror.cli.output import show
-from multimirror.cli.prerequisites import examine, rights
-from multimirror.cli.running import Settings, serve
+from multimirror.cli.process import RunOptions, serve
 from multimirror.kube import Client, Connection, KubeError, run
 from multimirror.kube.errors import LeadershipLost
 from multimirror.kube.logs import configure_logging
+from multimirror.kube.supervise import TaskEnded
 from multimirror.options import DispatcherOptions
 
 _PREFIX: Final = "MULTIMIRROR_RUN"
@@ -29,23 +32,6 @@ Examples:
   multimirror run --admission-service multimirror
   multimirror run --config multimirror.yaml --check
 """
-
-
-class Address(click.ParamType[tuple[str, int]]):
-    """HOST:PORT, or :PORT for every address of this host."""
-
-    name = "[host]:port"
-
-    def convert(
-        self, value: str | tuple[str, int], param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
-        """Split, or say what is missing."""
-        if isinstance(value, tuple):
-            return value
-        host, _, port = value.rpartition(":")
-        if not port.isdigit() or int(port) > 65535:
-            self.fail(f"{value!r} has no port; write :8080 or 127.0.0.1:8080", param, ctx)
-        return host or "0.0.0.0", int(port)  # noqa: S104 - kubelets, Prometheus and API servers are outside the pod
 
 
 _FILE: Final = click.Path(path_type=Path)
@@ -157,21 +143,21 @@ def command(
     Jobs get a worker, a copy there, and its status back. A flag wins over its
     variable (MULTIMIRROR_RUN_LOG_LEVEL and so on), and that over the file.
     """
-    settings = _settings(**given)
+    options = _options(**given)
     try:
         if check:
-            return _check(ctx, settings, output)
+            return _check(ctx, options, output)
         configure_logging(log_format, log_level)
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types for it
-        run(lambda stop: serve(settings, stop))
-    except LeadershipLost:
+        run(lambda stop: serve(options, stop))
+    except (LeadershipLost, TaskEnded):  # the log says why
         return Exit.NOT_SO
     except KubeError as error:
-        raise told(error) from error
+        raise command_error(error) from error
     return Exit.OK
 
 
-def _check(ctx: click.Context, settings: Settings, output: str) -> int:
+def _check(ctx: click.Context, options: RunOptions, output: str) -> int:
     """The configuration on standard output, what was found on standard error."""
     if output == "yaml":
         click.echo(as_yaml(ctx))
@@ -179,28 +165,28 @@ def _check(ctx: click.Context, settings: Settings, output: str) -> int:
         show({key: value for key, value, _ in effective(ctx)}, output)
 
     async def ask() -> int:
-        namespace, lease = settings.dispatcher.namespace, LEASE if settings.leader_elect else None
-        wanted = rights(namespace, lease=lease, admission=settings.admission is not None)
-        connection = Connection.own(settings.kubeconfig, settings.context, name="management")
+        namespace, lease = options.dispatcher.namespace, LEASE if options.leader_elect else None
+        needed = permissions(namespace, lease=lease, admission=options.admission is not None)
+        connection = Connection.own(options.kubeconfig, options.context, name="management")
         async with Client(connection, user_agent="multimirror-cli", timeout=_CHECK_SECONDS) as client:
-            findings = await examine(client, namespace, wanted)
+            findings = await check_prerequisites(client, namespace, needed)
         for finding in findings:
-            if finding.good:
-                click.echo(f"ok: {finding.text}", err=True)
-        faults = [CommandError(finding.text, finding.remedy) for finding in findings if not finding.good]
-        for fault in faults:
-            fault.show()
-        return Exit.NOT_SO if faults else Exit.OK
+            if finding.level is Level.OK:
+                click.echo(f"ok: {finding.message}", err=True)
+        failed = [CommandError(each.message, each.remedy) for each in findings if each.level is not Level.OK]
+        for error in failed:
+            error.show()
+        return Exit.NOT_SO if failed else Exit.OK
 
     return asyncio.run(ask())
 
 
-def _settings(**given: Any) -> Settings:
+def _options(**given: Any) -> RunOptions:
     kubeconfig = given["kubeconfig"]
     if kubeconfig is not None and not kubeconfig.exists():
         raise CommandError(f"--kubeconfig: there is no file {kubeconfig}", code=Exit.USAGE)
     host, port = given["health_address"]
-    return Settings(
+    return RunOptions(
         kubeconfig=kubeconfig,
         context=given["context"],
         identity=given["identity"],
@@ -220,7 +206,7 @@ def _settings(**given: Any) -> Settings:
     )
 
 
-def _admission(**given: Any) -> AdmissionSettings | None:
+def _admission(**given: Any) -> AdmissionOptions | None:
     service, url = given["admission_service"], given["admission_url"]
     if service is None and url is None:
         return None
@@ -229,7 +215,7 @@ def _admission(**given: Any) -> AdmissionSettings | None:
     if url is not None and (not url.startswith("https://") or not url.endswith(PATH)):
         raise click.UsageError(f"--admission-url: must be https://HOST:PORT{PATH}, not {url!r}")
     host, port = given["admission_address"]
-    return AdmissionSettings(
+    return AdmissionOptions(
         host=host,
         port=port,
         registration=Registration(

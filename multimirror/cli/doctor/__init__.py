@@ -2,8 +2,3 @@
 
 It changes nothing: it reads, and asks API servers what they would do (dry runs). What cannot be looked at is said too.
 """
-
-from multimirror.cli.doctor.examining import examine
-from multimirror.cli.doctor.findings import Finding, Level
-
-__all__ = ["Finding", "Level", "examine"]

@@ -1,12 +1,15 @@
-"""What a check says: all is well, or what is not, and the remedy."""
+"""What a check says: all is well, or what is not, and the remedy. For `doctor`, and for `run --check`."""
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Final
+
+MANAGEMENT: Final = "management"
+"""The subject of findings about the management cluster."""
+ASK: Final = "Ask again with an account that may, to know."
 
 
 class Level(StrEnum):
-    """How bad it is."""
-
     OK = "ok"
     WARNING = "warning"
     """It works, and will not for long, or not for everybody; or it could not be looked at."""
@@ -24,20 +27,21 @@ class Finding:
     remedy: str = ""
 
     def as_json(self) -> dict[str, str]:
-        """For programs."""
         return {key: str(value) for key, value in asdict(self).items()}
 
 
 def ok(check: str, subject: str, message: str) -> Finding:
-    """All is well."""
     return Finding(Level.OK, check, subject, message)
 
 
 def warning(check: str, subject: str, message: str, remedy: str) -> Finding:
-    """Not well, and not broken."""
     return Finding(Level.WARNING, check, subject, message, remedy)
 
 
 def fault(check: str, subject: str, message: str, remedy: str) -> Finding:
-    """Broken."""
     return Finding(Level.FAULT, check, subject, message, remedy)
+
+
+def unreadable(check: str, what: str) -> Finding:
+    """The person who asks may not read something of the management cluster."""
+    return warning(check, MANAGEMENT, f"you may not read {what}: not checked", ASK)

@@ -8,22 +8,23 @@ from typing import Final
 
 from multimirror.api import CONNECTED, ORIGIN_LABEL, READY, SpecError, WorkerClusterSpec
 from multimirror.batch import Json, find_condition
-from multimirror.cli import tokens
+from multimirror.cli import credentials
+from multimirror.cli.doctor.checks import check_expiry, check_skew, minor
 from multimirror.cli.doctor.findings import Finding, fault, ok, warning
-from multimirror.cli.doctor.judging import judge_copies, judge_end, judge_skew, minor
-from multimirror.cli.doctor.management import Clock, clock_of
-from multimirror.kube import ApiError, Client, Connection, resources
-from multimirror.kube.errors import ConfigError, Forbidden, NotFound, Unauthorized
-from multimirror.kube.kubeconfig import Access, parse_strict
+from multimirror.cli.doctor.jobs import check_copies
+from multimirror.cli.doctor.management import ServerInfo, server_info
+from multimirror.cli.workers import CredentialsError, stored_connection
+from multimirror.kube import ApiError, Client, resources
+from multimirror.kube.errors import Unauthorized
 from multimirror.kube.resources import JOBS
 from multimirror.workers.probe import Facts, check
 
-_PATIENCE: Final = 10.0
-_OLD: Final = 4
+_TIMEOUT_SECONDS: Final = 10.0
+_MOST_MINORS_BEHIND: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class WorkerReport:
     """What was found, and which cluster it is (None: nobody could tell)."""
 
     name: str
@@ -32,46 +33,48 @@ class Examined:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Home:
+class CheckContext:
     """The management cluster, as workers are measured by it."""
 
     client: Client
     system: str
     identity: str
-    clock: Clock
+    server: ServerInfo
     namespaces: Sequence[str]
     """Those whose Jobs may want to go to workers."""
     patience: timedelta
     """A copy that nobody starts for so long is left lying."""
 
 
-async def check_worker(home: Home, cluster: Json) -> Examined:
-    """Look at one."""
+async def check_worker(context: CheckContext, cluster: Json) -> WorkerReport:
     name = cluster["metadata"]["name"]
     subject = f"worker {name}"
     try:
         spec = WorkerClusterSpec.read(cluster)
     except SpecError as error:
-        return Examined(name, [fault("WorkerCluster", subject, str(error), f"`kubectl edit workercluster {name}`.")])
-    found = [_as_seen(subject, cluster, spec)]
-    access = await _access(home, name, spec)
-    if isinstance(access, Finding):
-        return Examined(name, [*found, access])
-    found.append(judge_end(subject, name, tokens.ends(access[0]), datetime.now(UTC)))
+        return WorkerReport(
+            name, [fault("WorkerCluster", subject, str(error), f"`kubectl edit workercluster {name}`.")]
+        )
+    found = [_condition(subject, cluster, spec)]
     try:
-        async with Client(access[1], timeout=_PATIENCE, user_agent="multimirror-cli") as client:
-            return await _inside(home, client, name, spec, found)
+        worker = await stored_connection(context.client, name, spec, context.system)
+    except CredentialsError as error:
+        told = (warning if error.hidden else fault)("Credentials", subject, error.message, error.remedy)
+        return WorkerReport(name, [*found, told])
+    found.append(check_expiry(subject, name, credentials.expiry(worker.access), datetime.now(UTC)))
+    try:
+        async with worker.client(timeout=_TIMEOUT_SECONDS) as client:
+            return await _inside(context, client, name, spec, found)
     except Unauthorized as error:
         remedy = f"`multimirror join {name} --kubeconfig ... --new-token` makes new ones."
         found.append(fault("Credentials", subject, f"its API server does not accept them: {error.message}", remedy))
     except ApiError as error:
         remedy = "Is it up, and can it be reached from here? The dispatcher may see it from elsewhere."
         found.append(fault("Reachable", subject, error.message, remedy))
-    return Examined(name, found)
+    return WorkerReport(name, found)
 
 
-def _as_seen(subject: str, cluster: Json, spec: WorkerClusterSpec) -> Finding:
-    """What the dispatcher says."""
+def _condition(subject: str, cluster: Json, spec: WorkerClusterSpec) -> Finding:
     name, conditions = cluster["metadata"]["name"], (cluster.get("status") or {}).get("conditions") or ()
     ready, connected = find_condition(conditions, READY), find_condition(conditions, CONNECTED)
     if ready is None:
@@ -85,50 +88,30 @@ def _as_seen(subject: str, cluster: Json, spec: WorkerClusterSpec) -> Finding:
     return fault("WorkerCluster", subject, message, "See what else is said about it here.")
 
 
-async def _access(home: Home, name: str, spec: WorkerClusterSpec) -> tuple[Access, Connection] | Finding:
+async def _inside(
+    context: CheckContext, client: Client, name: str, spec: WorkerClusterSpec, found: list[Finding]
+) -> WorkerReport:
     subject = f"worker {name}"
-    anew = f"`multimirror join {name} --kubeconfig ...` makes it anew."
-    if spec.secret is None:
-        return warning("Credentials", subject, "its kubeconfig is a file in the dispatcher's pod: not checked", "")
-    where = f"Secret {home.system}/{spec.secret.name}"
-    try:
-        secret = await home.client.get(resources.SECRETS, spec.secret.name, home.system)
-    except NotFound:
-        return fault("Credentials", subject, f"there is no {where}", anew)
-    except Forbidden:
-        remedy = f"Run doctor as somebody who may read Secrets in {home.system} to know more about this worker."
-        return warning("Credentials", subject, f"you may not read {where}: the worker is not checked", remedy)
-    found = tokens.kubeconfig_in(secret, spec.secret.key)
-    if found is None:
-        return fault("Credentials", subject, f"{where} has nothing readable under {spec.secret.key!r}", anew)
-    try:
-        return parse_strict(found), Connection.strict(found, name=name)
-    except ConfigError as error:
-        return fault("Credentials", subject, f"{where} holds no usable kubeconfig: {error}", anew)
-
-
-async def _inside(home: Home, client: Client, name: str, spec: WorkerClusterSpec, found: list[Finding]) -> Examined:
-    subject = f"worker {name}"
-    clock = await clock_of(client)
-    found.append(_version(subject, clock.version, home.clock.version))
-    if clock.skew is not None and home.clock.skew is not None:
-        found += judge_skew(subject, clock.skew - home.clock.skew, "the management cluster")
+    server = await server_info(client)
+    found.append(_version(subject, server.version, context.server.version))
+    if server.clock_ahead is not None and context.server.clock_ahead is not None:
+        found += check_skew(subject, server.clock_ahead - context.server.clock_ahead, "the management cluster")
     targets = None if spec.namespaces is None else sorted(spec.namespaces.values())
     facts = await check(client, targets)
     found.append(_rights(subject, name, facts))
-    found += await _namespaces(client, subject, spec, home.namespaces) if facts.sees_namespaces else []
+    found += await _namespaces(client, subject, spec, context.namespaces) if facts.sees_namespaces else []
     if not facts.missing:
         copies: list[Json] = []
         for namespace in targets if targets is not None else [None]:
-            copies += (await client.list(JOBS, namespace, label_selector=f"{ORIGIN_LABEL}={home.identity}")).items
-        now = datetime.now(UTC) + timedelta(seconds=clock.skew or 0.0)
-        found += judge_copies(subject, copies, now, home.patience)
-    return Examined(name, found, facts.identity)
+            copies += (await client.list(JOBS, namespace, label_selector=f"{ORIGIN_LABEL}={context.identity}")).items
+        now = datetime.now(UTC) + timedelta(seconds=server.clock_ahead or 0.0)
+        found += check_copies(subject, copies, now, context.patience)
+    return WorkerReport(name, found, facts.identity)
 
 
 def _version(subject: str, version: str, management: str) -> Finding:
     (_, theirs), (_, ours) = minor(version), minor(management)
-    if ours - theirs >= _OLD:
+    if ours - theirs >= _MOST_MINORS_BEHIND:
         message = f"Kubernetes {version}, {ours - theirs} minor versions behind the management cluster's {management}"
         remedy = "Upgrade it: fields of Jobs that it does not know are dropped there."
         return warning("Version", subject, message, remedy)
@@ -162,7 +145,7 @@ async def _namespaces(client: Client, subject: str, spec: WorkerClusterSpec, hom
     return [ok("Namespaces", subject, "it has the namespaces of all Jobs with a queue")]
 
 
-def same_clusters(examined: Iterable[Examined], home: Mapping[str, str]) -> list[Finding]:
+def same_clusters(examined: Iterable[WorkerReport], home: Mapping[str, str]) -> list[Finding]:
     """Clusters with two names; `home`: identities that are known otherwise."""
     names: dict[str, list[str]] = defaultdict(list)
     for each in examined:

@@ -11,13 +11,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from multimirror.api.names import ATTEMPT_LABEL, ORIGIN_LABEL, ORIGIN_UID_LABEL, OUR_DOMAIN
-from multimirror.batch.defaults import (
+from multimirror.batch.labels import (
     CONTROLLER_UID_LABEL,
     JOB_NAME_LABEL,
     LEGACY_CONTROLLER_UID_LABEL,
     LEGACY_JOB_NAME_LABEL,
 )
 from multimirror.batch.types import Json, clone
+from multimirror.kinds.job.fence import first_deadline
+from multimirror.kinds.kind import CopyOptions
 
 _NOT_FOR_THE_COPY: Final = ("managedBy", "suspend", "ttlSecondsAfterFinished")
 # Where kubectl, Argo CD, Flux, Helm, Rancher Fleet and the inventories of kpt and kubectl note what they applied.
@@ -37,25 +39,31 @@ _TRACKING_DOMAINS: Final = (
 )
 
 
-def make_copy(
-    original: Json, *, origin: str, attempt: int, name: str | None = None, namespace: str | None = None
-) -> Json:
-    """The Job to create on a worker. `name` and `namespace` differ from the original's only where they must."""
+def make_copy(original: Json, options: CopyOptions) -> Json:
+    """The Job to create on a worker."""
     metadata = original["metadata"]
     generated = _generated_labels(original)
     labels = _kept(metadata.get("labels"), generated)
-    labels |= {ORIGIN_LABEL: origin, ORIGIN_UID_LABEL: metadata["uid"], ATTEMPT_LABEL: str(attempt)}
+    labels |= {
+        ORIGIN_LABEL: options.origin,
+        ORIGIN_UID_LABEL: metadata["uid"],
+        ATTEMPT_LABEL: str(options.attempt),
+    }
     annotations = _kept(metadata.get("annotations"), {})
+    spec = _copied_spec(original["spec"], generated)
+    deadline = first_deadline(original)
+    if deadline is not None:
+        spec["activeDeadlineSeconds"] = deadline
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {
-            "name": name or metadata["name"],
-            "namespace": namespace or metadata["namespace"],
+            "name": options.name,
+            "namespace": options.namespace,
             "labels": labels,
             **({"annotations": annotations} if annotations else {}),
         },
-        "spec": _copied_spec(original["spec"], generated),
+        "spec": spec,
     }
 
 

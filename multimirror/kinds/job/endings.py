@@ -6,7 +6,7 @@ They go through the mirror like any other, so that every rule of the Job API is 
 from multimirror.batch import Json, Phase, find_condition, phase, with_condition
 
 
-def suspended_status(job: Json, now: str) -> Json:
+def waiting_status(job: Json, now: str) -> Json:
     """What a Job shows that ran and now waits for a worker, or for its user to resume it."""
     status = job.get("status") or {}
     conditions = [c for c in status.get("conditions") or () if c["type"] != "Suspended"]
@@ -24,7 +24,7 @@ def suspended_status(job: Json, now: str) -> Json:
     return {"conditions": conditions + suspended, "active": 0, "ready": 0, "terminating": 0}
 
 
-def with_ending(job: Json, now: str, *, reason: str = "", message: str = "") -> Json:
+def ended_status(job: Json, now: str, *, reason: str = "", message: str = "") -> Json:
     """The Job's status brought to its end: the one that it had announced, else failure for that reason."""
     status = dict(job.get("status") or {})
     conditions = list(status.get("conditions") or ())

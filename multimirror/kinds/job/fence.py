@@ -1,17 +1,17 @@
 """The fence: a copy that is cut off from us ends by itself, so that the Job may run elsewhere and never in two places.
 
-A Job that was assigned by a queue with a fence carries its lease (an annotation, written with the assignment: whoever
+A Job that was assigned by a queue with a fence carries its timeout (an annotation, written with the assignment: whoever
 comes after us, and whatever becomes of the queue, knows it). Its copy gets an activeDeadlineSeconds that is never
-further away than the lease, and is pushed forward about twice in a lease while there is contact. Without contact the
-worker's own Job controller ends the copy with DeadlineExceeded; a lease, a grace and the pods' own time to stop after
-the contact was lost, the Job may move. A user's own deadline holds: when it is nearer, it is the copy's.
+further away than the timeout, and is pushed forward about twice in that time while there is contact. Without contact
+the worker's own Job controller ends the copy with DeadlineExceeded; the timeout, a grace and the pods' own time to stop
+after the contact was lost, the Job may move. A user's own deadline holds: when it is nearer, it is the copy's.
 
 Which clocks count. A deadline runs from the copy's startTime, on the worker's clock; how long the copy has run is
-reckoned on that clock too (see Heartbeat.clock_ahead, which errs towards an earlier end). Since when there is no
+reckoned on that clock too (see Contact.clock_ahead, which errs towards an earlier end). Since when there is no
 contact is reckoned on ours. Between the two only durations are compared.
 
-Leases are given only while the WorkerCluster's status says Connected: so the moment at which it says the opposite is
-after the last lease that anybody gave, and is still known after a restart.
+Fences are renewed only while the WorkerCluster's status says Connected: so the time at which it says the opposite is
+after the last renewal by anybody, and is still known after a restart.
 
 Not guaranteed: a worker whose own Job controller does not run, or starts a new copy later than the grace, or whose
 nodes are cut off from it, keeps its pods for longer.
@@ -20,7 +20,7 @@ nodes are cut off from it, keeps its pods for longer.
 import zlib
 from typing import Final
 
-from multimirror.api.placement import Copy, lease_of
+from multimirror.api.placement import Copy, fence_of
 from multimirror.batch import Json, find_condition
 from multimirror.batch.times import seconds_of
 
@@ -32,33 +32,33 @@ _STOP_SECONDS: Final = 30
 
 def first_deadline(job: Json) -> int | None:
     """The activeDeadlineSeconds of a new copy."""
-    return _nearer(job["spec"].get("activeDeadlineSeconds"), lease_of(job))
+    return _nearer(job["spec"].get("activeDeadlineSeconds"), fence_of(job))
 
 
 def deadline(job: Json, copy: Copy, now_there: float) -> tuple[int | None, float | None]:
     """The activeDeadlineSeconds that the copy should have now, and in how many seconds that may be another one."""
-    lease, users = lease_of(job), job["spec"].get("activeDeadlineSeconds")
-    if lease is None:
+    timeout, users = fence_of(job), job["spec"].get("activeDeadlineSeconds")
+    if timeout is None:
         return users, None
-    ran = _ran(copy.job, now_there)
-    furthest = int(ran) + lease
+    ran = _ran(copy.object, now_there)
+    furthest = int(ran) + timeout
     if users is not None and users <= furthest:
         return users, None
-    current = copy.job["spec"].get("activeDeadlineSeconds")
-    least = lease * _share(copy.uid)
-    if current is None or not least < current - ran <= lease + _TOLERANCE:
+    current = copy.object["spec"].get("activeDeadlineSeconds")
+    least = timeout * _share(copy.uid)
+    if current is None or not least < current - ran <= timeout + _TOLERANCE:
         current = furthest
-    return current, max(0.0, current - ran - least) + 0.1 if _runs(copy.job) else None
+    return current, max(0.0, current - ran - least) + 0.1 if _runs(copy.object) else None
 
 
 def may_resume(copy: Copy) -> bool:
     """Whether the worker has noticed that the copy was suspended: only then its time starts anew when it is resumed."""
-    return _suspended(copy.job)
+    return _suspended(copy.object)
 
 
-def fenced_out(job: Json, status: Json) -> bool:
-    """Whether the copy with this status was ended by its lease, and not by a deadline of its user."""
-    if lease_of(job) is None:
+def fence_expired(job: Json, status: Json) -> bool:
+    """Whether the copy with this status was ended by its fence, and not by a deadline of its user."""
+    if fence_of(job) is None:
         return False
     conditions = status.get("conditions") or ()
     ends = (find_condition(conditions, "FailureTarget"), find_condition(conditions, "Failed"))
@@ -72,11 +72,11 @@ def fenced_out(job: Json, status: Json) -> bool:
 
 def safe_after(job: Json, grace: float) -> float:
     """How many seconds after the last contact no pod of the Job runs there any more."""
-    lease = lease_of(job)
-    if lease is None:
+    timeout = fence_of(job)
+    if timeout is None:
         return 0.0
     stop = job["spec"]["template"]["spec"].get("terminationGracePeriodSeconds")
-    return lease + grace + (_STOP_SECONDS if stop is None else stop)
+    return timeout + grace + (_STOP_SECONDS if stop is None else stop)
 
 
 def _ran(copy: Json, now_there: float) -> float:
@@ -95,8 +95,8 @@ def _suspended(copy: Json) -> bool:
     return condition is not None and condition.get("status") == "True"
 
 
-def _nearer(users: int | None, lease: int | None) -> int | None:
-    return min((each for each in (users, lease) if each is not None), default=None)
+def _nearer(users: int | None, timeout: int | None) -> int | None:
+    return min((each for each in (users, timeout) if each is not None), default=None)
 
 
 def _share(uid: str) -> float:

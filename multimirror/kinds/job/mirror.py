@@ -14,19 +14,15 @@ What no rule lets through is refused, and the refusal says which rule. Condition
 of nothing but the uncounted pods is the worker's bookkeeping and no reason to write.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from multimirror.api.names import OUR_DOMAIN
 from multimirror.batch.conditions import COMPLETE, FAILED, FAILURE_TARGET, SUCCESS_CRITERIA_MET, SUSPENDED, is_finished
-from multimirror.batch.errors import FieldError
 from multimirror.batch.indexes import IndexFormatError, IndexSet
-from multimirror.batch.spec_rules import is_indexed
-from multimirror.batch.status_rules import is_elastic, validate_job_status
-from multimirror.batch.storage import stored_status
+from multimirror.batch.status_rules import is_elastic, is_indexed, stored_status, validate_job_status
 from multimirror.batch.times import canonical, earlier
 from multimirror.batch.types import Json, clone
+from multimirror.kinds.kind import Rejection
 
 _MAX_INT32: Final = 2**31 - 1
 _CONDITIONS_LIMIT: Final = 32
@@ -39,18 +35,8 @@ _UID_LIMIT: Final = 128
 _INTERIM: Final = {COMPLETE: SUCCESS_CRITERIA_MET, FAILED: FAILURE_TARGET}
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """No acceptable status could be made of what the worker says; these rules stand against it."""
-
-    errors: Sequence[FieldError]
-
-    def __str__(self) -> str:
-        return "; ".join(str(error) for error in self.errors)
-
-
-def mirror_status(original: Json, observed: object) -> Json | Refusal | None:
-    """The status to write onto the original, a refusal, or None where there is nothing to write."""
+def mirror_status(original: Json, observed: object) -> Json | Rejection | None:
+    """The status to write onto the original, a rejection, or None where there is nothing to write."""
     spec, current = original["spec"], original.get("status") or {}
     if is_finished(current):
         return None
@@ -58,7 +44,7 @@ def mirror_status(original: Json, observed: object) -> Json | Refusal | None:
     if not _visibly_differs(status, current):
         return None
     errors = validate_job_status(status, current, spec)
-    return Refusal(errors) if errors else status
+    return Rejection(errors) if errors else status
 
 
 def _mirrored(spec: Json, current: Json, observed: Json) -> Json:

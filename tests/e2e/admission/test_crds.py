@@ -79,7 +79,7 @@ FULL: list[tuple[str, Object]] = [
             "quota": {"jobs": 5, "resources": {"cpu": "10", "memory": "1.5Gi", "nvidia.com/gpu": 4}},
             "onWorkerLost": {"after": "90s", "action": "Fail"},
             "retention": "0s",
-            "fence": {"lease": "5m", "grace": "1m"},
+            "fence": {"timeout": "5m", "grace": "1m"},
         },
     ),
 ]
@@ -153,7 +153,7 @@ async def test_every_example_in_the_documents_is_accepted_as_it_is(server: Serve
         ("MirrorQueue", {"quota": {"jobs": -1}}, "spec.quota.jobs", "greater than or equal to 0"),
         ("MirrorQueue", {"quota": {"resources": {"cpu": "x"}}}, "spec.quota.resources.cpu", "should match"),
         ("MirrorQueue", {"retention": "5 minutes"}, "spec.retention", "should match"),
-        ("MirrorQueue", {"fence": {}}, "spec.fence.lease", "Required value"),
+        ("MirrorQueue", {"fence": {}}, "spec.fence.timeout", "Required value"),
         ("MirrorQueue", {"onWorkerLost": {"action": "Panic"}}, "spec.onWorkerLost.action", '"Redispatch", "Wait"'),
         ("MirrorQueue", {"workers": {"names": ["a", "a"]}}, "spec.workers.names[1]", "Duplicate value"),
     ],
@@ -185,7 +185,7 @@ BY_RULE: list[Any] = [
         id="two tenants in one namespace",
     ),
     pytest.param("MirrorQueue", {"workers": {}}, "give names, a selector, or both", id="no workers"),
-    pytest.param("MirrorQueue", {"fence": {"lease": "5s"}}, "must be at least 10s", id="too short a lease"),
+    pytest.param("MirrorQueue", {"fence": {"timeout": "5s"}}, "must be at least 10s", id="too short a lease"),
     pytest.param(
         "MirrorQueue",
         {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},

@@ -18,13 +18,13 @@ from clusters.local import LocalCluster
 from multimirror.api import (
     ATTEMPT_ANNOTATION,
     CLUSTER_ANNOTATION,
+    FENCE_ANNOTATION,
     HOLD_ANNOTATION,
-    LEASE_ANNOTATION,
     MANAGED_BY,
     PLACEMENT_ANNOTATIONS,
     QUEUE_LABEL,
 )
-from multimirror.cli.applying import apply, apply_all
+from multimirror.cli.apply import apply, apply_all
 from multimirror.cli.manifests import manifest
 from multimirror.kube import ApiError, Client, Connection
 from multimirror.kube.errors import Forbidden
@@ -57,7 +57,7 @@ class People:
     async def placed(self, name: str = "job") -> Object:
         """A Job that is on a cluster."""
         await self.submit(name)
-        placement = {CLUSTER_ANNOTATION: "east", ATTEMPT_ANNOTATION: "1", LEASE_ANNOTATION: "300"}
+        placement = {CLUSTER_ANNOTATION: "east", ATTEMPT_ANNOTATION: "1", FENCE_ANNOTATION: "300"}
         body = {"metadata": {"annotations": placement}, "spec": {"suspend": False}}
         return await self.dispatcher.patch(JOBS, name, body, self.namespace)
 
@@ -137,7 +137,7 @@ async def test_a_tenant_cannot_create_a_job_that_is_somewhere_already(people: Pe
         pytest.param({CLUSTER_ANNOTATION: None}, CLUSTER_ANNOTATION, id="away from its cluster"),
         pytest.param({ATTEMPT_ANNOTATION: "2"}, ATTEMPT_ANNOTATION, id="another attempt"),
         pytest.param({ATTEMPT_ANNOTATION: None}, ATTEMPT_ANNOTATION, id="as if it had never been placed"),
-        pytest.param({LEASE_ANNOTATION: None}, LEASE_ANNOTATION, id="without its fence"),
+        pytest.param({FENCE_ANNOTATION: None}, FENCE_ANNOTATION, id="without its fence"),
     ],
 )
 async def test_a_tenant_cannot_say_where_a_job_is(people: People, annotations: Object, told: str) -> None:

@@ -21,7 +21,8 @@ from clusters.background import BackgroundFleet
 from clusters.local.ports import free_ports
 from multimirror.admission import PATH
 from multimirror.cli import main
-from multimirror.cli.dispatchers import LEASE
+from multimirror.cli.dispatcher_lease import LEASE
+from multimirror.cli.placement_policy import apply_placement_policy
 from multimirror.kube import Client, Connection
 from multimirror.kube.errors import NotFound
 from multimirror.kube.resources import LEASES, MUTATING_WEBHOOKS
@@ -141,12 +142,18 @@ def operated(kind: str, workers: int = 2) -> Iterator[Operator]:
         operator, history = Operator(fleet), contextlib.AsyncExitStack()
         names = {name: cluster.kubeconfig for name, cluster in fleet.workers.items()}
         fleet.run(history.enter_async_context(witnessed(fleet.management.kubeconfig, names, "default")))
+        fleet.run(_allow_placement_to_the_dispatcher_alone(operator))
         operator.start()
         try:
             yield operator
             fleet.run(history.aclose())
         finally:
             operator.stop()
+
+
+async def _allow_placement_to_the_dispatcher_alone(operator: Operator) -> None:
+    async with operator.client() as client:
+        await apply_placement_policy(client)
 
 
 async def _up(operator: Operator, process: "subprocess.Popen[bytes]", port: int) -> None:

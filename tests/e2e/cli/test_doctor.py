@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 import yaml
 
 from multimirror.api import (
@@ -20,6 +21,7 @@ from multimirror.api import (
     WORKER_CLUSTERS,
     crds,
 )
+from multimirror.cli.placement_policy import apply_placement_policy
 from multimirror.kube import Client, resources
 from multimirror.kube.errors import Conflict
 from multimirror.kube.resources import JOBS, MUTATING_WEBHOOKS, NAMESPACES, SECRETS
@@ -117,15 +119,15 @@ def test_fault_3_the_webhook_is_not_registered_and_a_job_slips_through(stopped: 
 
 @embedded_only
 def test_fault_4_the_webhooks_ca_is_another(stopped: Operator) -> None:
-    server = yaml.safe_load(stopped.files["worker-1"].read_text())["clusters"][0]["cluster"]["server"]
+    authority = trustme.CA().cert_pem.bytes()
 
-    async def elsewhere(client: Client) -> None:
+    async def another(client: Client) -> None:
         live = await client.get(MUTATING_WEBHOOKS, "multimirror")
         for webhook in live["webhooks"]:
-            webhook["clientConfig"]["url"] = f"{server}/admit"  # whose certificate is signed by somebody else
+            webhook["clientConfig"]["caBundle"] = base64.b64encode(authority).decode()
         await client.replace(MUTATING_WEBHOOKS, live)
 
-    _do(stopped, elsewhere)
+    _do(stopped, another)
     finds(stopped, "Certificates", "management", "the webhook's CA is not current")
 
 
@@ -168,6 +170,19 @@ def test_a_join_without_a_dispatcher_does_everything_and_says_that_nobody_looks(
     assert answer.code == 1
     assert answer.err.startswith("error: twin is joined, but no dispatcher looks at it: ")
     assert _do(stopped, lambda client: client.get(WORKER_CLUSTERS, "twin"))["spec"]["kubeconfig"]
+
+
+def test_whoever_may_write_jobs_could_place_them_where_the_policy_is_missing_or_another(fleet: Operator) -> None:
+    name, audit = "multimirror-placement", {"spec": {"validationActions": ["Audit"]}}
+    _do(fleet, lambda client: client.patch(resources.VALIDATING_POLICY_BINDINGS, name, audit))
+    try:
+        (found,) = (each for each in findings(fleet) if each["check"] == "Placement")
+        assert (found["level"], "spec.validationActions" in found["message"]) == ("warning", True), found
+        _do(fleet, lambda client: client.delete(resources.VALIDATING_POLICY_BINDINGS, name))
+        finds(fleet, "Placement", "management", f"there is no ValidatingAdmissionPolicyBinding {name}")
+    finally:
+        _do(fleet, apply_placement_policy)
+    assert "only the dispatcher says where Jobs run" in fleet.says("doctor").out
 
 
 # --- workers ----------------------------------------------------------------------------------------------------------

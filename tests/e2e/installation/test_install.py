@@ -13,8 +13,8 @@ import yaml
 from clusters import chart
 from clusters.local import BinariesMissingError
 from clusters.local.helm import find_helm
-from multimirror.cli.installation.applying import apply, find
-from multimirror.cli.installation.wanting import COMPONENTS, KINDS, Wanted, everything, identity, objects
+from multimirror.cli.apply import apply_and_compare, find
+from multimirror.cli.installation.objects import COMPONENTS, KINDS, InstallOptions, everything, identity, objects
 from multimirror.cli.manifests import manifest
 from multimirror.kube import ApiError, Client
 from multimirror.kube.errors import NotFound
@@ -49,7 +49,7 @@ def helms(*values: str) -> list[Json]:
 @pytest.mark.parametrize("name", chart.PLAIN)
 async def test_the_plain_manifests_are_accepted_without_a_warning(admin: Client, name: str) -> None:
     for obj in manifest(f"manifests/{name}"):
-        outcome = await apply(admin, obj, dry_run=True)
+        outcome = await apply_and_compare(admin, obj, dry_run=True)
         assert (outcome.warnings, outcome.checked) == ([], True), identity(obj)
 
 
@@ -60,8 +60,8 @@ async def test_the_chart_with_everything_on_is_accepted_without_a_warning(admin:
         "builtinController.gangScheduling=true",
         "metrics.dashboard.enabled=true",
         "dispatcher.priorityClassName=system-cluster-critical",
-        "dispatcher.env[0].name=HTTPS_PROXY",
-        "dispatcher.env[0].value=http://proxy:3128",
+        "dispatcher.env[0].name=MULTIMIRROR_RUN_LOG_FORMAT",
+        "dispatcher.env[0].value=text",
         "dispatcher.tolerations[0].operator=Exists",
         "networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring",
         "networkPolicy.egress[0].ports[0].port=443",
@@ -69,21 +69,21 @@ async def test_the_chart_with_everything_on_is_accepted_without_a_warning(admin:
     )
     for obj in helms(*values):
         if obj["kind"] in KINDS:
-            outcome = await apply(admin, obj, dry_run=True)
+            outcome = await apply_and_compare(admin, obj, dry_run=True)
             assert (outcome.warnings, outcome.checked) == ([], True), identity(obj)
 
 
 async def test_warnings_and_unknown_fields_would_be_noticed(admin: Client) -> None:
-    deployment = next(obj for obj in objects(Wanted()) if obj["kind"] == "Deployment")
+    deployment = next(obj for obj in objects(InstallOptions()) if obj["kind"] == "Deployment")
     old = copy.deepcopy(deployment)
     old["spec"]["template"]["spec"]["nodeSelector"] = {"beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": "x"}
-    outcome = await apply(admin, old, dry_run=True)
+    outcome = await apply_and_compare(admin, old, dry_run=True)
     assert len(outcome.warnings) == 2
     assert "beta.kubernetes.io/" in outcome.warnings[0]
     odd = copy.deepcopy(deployment)
     odd["spec"]["replicaz"] = 2
     with pytest.raises(ApiError, match="replicaz"):
-        await apply(admin, odd, dry_run=True)
+        await apply_and_compare(admin, odd, dry_run=True)
 
 
 async def test_a_second_run_changes_nothing_and_a_flag_changes_its_field(admin: Client, kubeconfig: Path) -> None:
@@ -107,7 +107,7 @@ async def test_a_second_run_changes_nothing_and_a_flag_changes_its_field(admin: 
 
 async def _versions(admin: Client) -> dict[tuple[str, str, str], str]:
     found = {}
-    for obj in objects(Wanted()):
+    for obj in objects(InstallOptions()):
         live = await find(admin, obj)
         assert live is not None
         found[identity(obj)] = live["metadata"].get("generation", live["metadata"]["resourceVersion"])
@@ -121,8 +121,8 @@ async def test_a_dry_run_changes_nothing(admin: Client, kubeconfig: Path) -> Non
     assert "clusterrole.rbac.authorization.k8s.io/multimirror-dispatcher created\n" in served.out
     assert "dry run: " in served.out
     printed = await multimirror("install", "--dry-run", "--image", "mm:3", kubeconfig=kubeconfig)
-    assert list(yaml.safe_load_all(printed.out)) == objects(Wanted(image="mm:3"))
-    for obj in objects(Wanted(namespace="nowhere")):
+    assert list(yaml.safe_load_all(printed.out)) == objects(InstallOptions(image="mm:3"))
+    for obj in objects(InstallOptions(namespace="nowhere")):
         if obj["kind"] != "CustomResourceDefinition":
             assert await find(admin, obj) is None
 
@@ -168,7 +168,7 @@ async def test_a_wait_that_comes_to_nothing_says_where_to_look(kubeconfig: Path)
 
 
 async def test_helm_installs_upgrades_and_removes_it_and_is_left_its_own(admin: Client, kubeconfig: Path) -> None:
-    for definition in (obj for obj in objects(Wanted()) if obj["kind"] == "CustomResourceDefinition"):
+    for definition in (obj for obj in objects(InstallOptions()) if obj["kind"] == "CustomResourceDefinition"):
         with contextlib.suppress(NotFound):  # helm takes over nothing that it did not make
             await admin.delete(KINDS["CustomResourceDefinition"], definition["metadata"]["name"])
     told = await _helm("install", kubeconfig, "--set", "builtinController.enabled=true")
@@ -182,10 +182,10 @@ async def test_helm_installs_upgrades_and_removes_it_and_is_left_its_own(admin: 
     assert f"next: `helm uninstall multimirror --namespace {SYSTEM}` removes the rest" in left.out
     assert await admin.get(DEPLOYMENTS, "multimirror", SYSTEM)
     await _helm("uninstall", kubeconfig)
-    for obj in objects(Wanted()):
+    for obj in objects(InstallOptions()):
         kept = obj["kind"] in {"Namespace", "CustomResourceDefinition"}
         assert (await find(admin, obj) is not None) is kept, identity(obj)
-    for definition in (obj for obj in objects(Wanted()) if obj["kind"] == "CustomResourceDefinition"):
+    for definition in (obj for obj in objects(InstallOptions()) if obj["kind"] == "CustomResourceDefinition"):
         await admin.delete(KINDS["CustomResourceDefinition"], definition["metadata"]["name"])
 
 

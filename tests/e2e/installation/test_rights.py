@@ -15,8 +15,8 @@ from clusters.local import BinariesMissingError, LocalCluster
 from clusters.local.ports import free_ports
 from multimirror.admission import PATH
 from multimirror.api import ATTEMPT_ANNOTATION, MIRROR_QUEUES, QUEUE_LABEL, WORKER_CLUSTERS
-from multimirror.cli.installation.applying import apply
-from multimirror.cli.installation.wanting import Wanted, objects
+from multimirror.cli.apply import apply_and_compare
+from multimirror.cli.installation.objects import InstallOptions, objects
 from multimirror.kube import Client, Connection
 from multimirror.kube.errors import NotFound
 from multimirror.kube.resources import EVENTS, JOBS, NAMESPACES, PODS, SECRETS
@@ -62,7 +62,7 @@ async def test_the_dispatcher_needs_exactly_what_it_is_granted(
     assert isinstance(fleet.management, LocalCluster)
     done = await multimirror("install", kubeconfig=fleet.kubeconfig_file())
     assert done.code == 0, done.err
-    rendered = objects(Wanted())
+    rendered = objects(InstallOptions())
     deployment = next(obj for obj in rendered if obj["kind"] == "Deployment")
     token = await token_of(admin, "multimirror")
     await _a_team(admin, workers)
@@ -194,9 +194,9 @@ async def test_the_builtin_controller_needs_exactly_what_it_is_granted(
         pytest.skip(str(missing))
     rendered = [obj for obj in yaml.safe_load_all(text) if obj]
     with contextlib.suppress(NotFound):
-        await apply(admin, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
+        await apply_and_compare(admin, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}})
     for obj in rendered:
-        await apply(admin, obj)
+        await apply_and_compare(admin, obj)
     await admin.create(NAMESPACES, {"metadata": {"name": "batch"}})
     deployment = next(obj for obj in rendered if obj["kind"] == "Deployment")
     token = await token_of(admin, "multimirror-builtin-controller")

@@ -13,8 +13,8 @@ import pytest_asyncio
 from clusters.background import BackgroundFleet
 from multimirror.admission import PATH, Registration
 from multimirror.api import MIRROR_QUEUES, ORIGIN_LABEL, WORKER_CLUSTERS
-from multimirror.cli.installation.applying import find
-from multimirror.cli.installation.wanting import KINDS, Wanted, identity, objects
+from multimirror.cli.apply import find
+from multimirror.cli.installation.objects import KINDS, InstallOptions, identity, objects
 from multimirror.kube import Client, Connection
 from multimirror.kube.errors import NotFound, ServerError
 from multimirror.kube.resources import JOBS, NAMESPACES, PODS, SECRETS
@@ -25,8 +25,8 @@ from tests.e2e.installation.processes import SYSTEM, Json, multimirror
 
 pytestmark = [pytest.mark.cluster_kind("local")]
 WEBHOOKS = KINDS["MutatingWebhookConfiguration"]
-(WEBHOOK,) = [obj for obj in objects(Wanted()) if obj["kind"] == WEBHOOKS.kind]
-(DEPLOYMENT,) = [obj for obj in objects(Wanted()) if obj["kind"] == "Deployment"]
+(WEBHOOK,) = [obj for obj in objects(InstallOptions()) if obj["kind"] == WEBHOOKS.kind]
+(DEPLOYMENT,) = [obj for obj in objects(InstallOptions()) if obj["kind"] == "Deployment"]
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Place:
     @contextlib.asynccontextmanager
     async def dispatcher(self) -> AsyncIterator[None]:
         connection = Connection.from_kubeconfig(self.kubeconfig, name="management")
-        async with Client(connection) as client, a_dispatcher(client, DispatcherOptions(namespace=SYSTEM)):
+        async with Client(connection) as client, await a_dispatcher(client, DispatcherOptions(namespace=SYSTEM)):
             yield
 
     async def uninstall(self, *arguments: str) -> "tuple[int, str, str]":
@@ -117,7 +117,7 @@ async def test_jobs_that_are_not_finished_stop_it(place: Place) -> None:
         f"error: 1 Job is not finished: {place.name}/waiting (waiting)",
         "  Wait for them with --drain, or end them with --force; or delete them.",
     ]
-    for obj in objects(Wanted()):
+    for obj in objects(InstallOptions()):
         assert await find(place.admin, obj) is not None, identity(obj)
     assert (await place.admin.get(JOBS, "waiting", place.name))["metadata"]["uid"] == job["metadata"]["uid"]
     await place.admin.delete(JOBS, "waiting", place.name)  # nobody is there who would say what it waits for
@@ -161,7 +161,7 @@ async def test_forced_means_that_jobs_fail_and_say_why_and_nothing_of_others_is_
     await place.blocked()
     told = await place.uninstall("--force", "--dry-run")
     assert "job.batch/waiting in " in told[1]
-    for obj in objects(Wanted()):
+    for obj in objects(InstallOptions()):
         assert await find(place.admin, obj) is not None, identity(obj)
 
     code, out, err = await place.uninstall("--force")
@@ -187,14 +187,14 @@ async def test_forced_means_that_jobs_fail_and_say_why_and_nothing_of_others_is_
 async def test_definitions_and_namespace_go_only_when_asked_for(place: Place) -> None:
     code, _, err = await place.uninstall("--crds", "--delete-namespace")
     assert code == 0, err
-    for obj in objects(Wanted()):
+    for obj in objects(InstallOptions()):
         assert await find(place.admin, obj) is None, identity(obj)
     again = await place.uninstall("--crds", "--delete-namespace")
     assert again == (0, f"nothing of multimirror is in namespace {SYSTEM}\n", "")
 
 
 async def _only_what_is_kept(admin: Client) -> None:
-    for obj in objects(Wanted()):
+    for obj in objects(InstallOptions()):
         kept = obj["kind"] in {"Namespace", "CustomResourceDefinition"}
         assert (await find(admin, obj) is not None) is kept, identity(obj)
 

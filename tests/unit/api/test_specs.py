@@ -1,9 +1,12 @@
 """What our objects say, read: defaults where nothing is said, and a word about the field where it makes no sense."""
 
+import contextlib
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from multimirror.api import (
     CLUSTERS_ANNOTATION,
@@ -123,13 +126,13 @@ def test_a_queue_that_says_everything() -> None:
     spec = MirrorQueueSpec.read(
         a_queue(
             namespaceSelector={"matchLabels": {"team": "a"}},
-            workers={"names": ["west", "east"], "selector": {"matchLabels": {"region": "north"}}},
+            contacts={"names": ["west", "east"], "selector": {"matchLabels": {"region": "north"}}},
             placement="Ordered",
             queueingStrategy="StrictFIFO",
             quota={"jobs": 5, "resources": {"cpu": "500m"}},
             onWorkerLost={"after": "1h30m", "action": "Wait"},
             retention="0s",
-            fence={"lease": "5m"},
+            fence={"timeout": "5m"},
         )
     )
     assert spec == MirrorQueueSpec(
@@ -150,7 +153,7 @@ def test_a_queue_that_says_everything() -> None:
 
 
 def test_a_queue_with_named_workers_has_no_others() -> None:
-    workers = MirrorQueueSpec.read(a_queue(workers={"names": ["east"]})).workers
+    workers = MirrorQueueSpec.read(a_queue(contacts={"names": ["east"]})).workers
     assert workers.include("east", {})
     assert not workers.include("west", {})
 
@@ -166,14 +169,16 @@ def test_a_queue_with_named_workers_has_no_others() -> None:
         pytest.param({"onWorkerLost": {"action": "Panic"}}, "spec.onWorkerLost.action", id="an unknown action"),
         pytest.param({"onWorkerLost": {"after": "5"}}, "spec.onWorkerLost.after", id="a duration without a unit"),
         pytest.param({"retention": "1d"}, "spec.retention", id="days"),
-        pytest.param({"fence": {}}, "spec.fence.lease", id="a fence without a lease"),
-        pytest.param({"fence": {"lease": "5s"}}, "spec.fence.lease", id="too short a lease"),
+        pytest.param({"fence": {}}, "spec.fence.timeout", id="a fence without a lease"),
+        pytest.param({"fence": {"timeout": "5s"}}, "spec.fence.timeout", id="too short a lease"),
         pytest.param(
             {"namespaceSelector": {"matchExpressions": [{"key": "a", "operator": "In"}]}},
             "spec.namespaceSelector.matchExpressions[0].values",
             id="a selector without values",
         ),
-        pytest.param({"namespaceSelector": {"matchLabels": ["a"]}}, "spec.namespaceSelector", id="no selector at all"),
+        pytest.param(
+            {"namespaceSelector": {"matchLabels": ["a"]}}, "spec.namespaceSelector.matchLabels", id="no labels at all"
+        ),
     ],
 )
 def test_a_queue_that_makes_no_sense_is_refused_by_field(spec: dict[str, Any], field: str) -> None:
@@ -208,3 +213,70 @@ def test_a_priority_is_a_whole_number(value: str) -> None:
 def test_clusters_are_named_and_separated_by_commas(value: str) -> None:
     with pytest.raises(SpecError, match=r"metadata.annotations\[multimirror.dev/clusters\]: must be names"):
         allowed_clusters(a_job(annotations={CLUSTERS_ANNOTATION: value}))
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text()
+    | st.sampled_from(["99e999999", "5m", "In", "a"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+WORDS = st.sampled_from(
+    [
+        *(
+            "kubeconfig",
+            "secret",
+            "path",
+            "name",
+            "key",
+            "labels",
+            "weight",
+            "cordoned",
+            "capacity",
+            "mode",
+            "resources",
+        ),
+        *(
+            "maxJobs",
+            "namespaces",
+            "workerNamespace",
+            "namespaceSelector",
+            "matchLabels",
+            "matchExpressions",
+            "operator",
+        ),
+        *("values", "workers", "names", "selector", "placement", "quota", "jobs", "onWorkerLost", "after", "action"),
+        *("retention", "fence", "lease", "grace", "cpu", "queueingStrategy"),
+    ]
+)
+NEARLY = st.recursive(
+    JSON, lambda inner: st.dictionaries(WORDS, inner, max_size=5) | st.lists(inner, max_size=2), max_leaves=25
+)
+
+
+@settings(max_examples=300)
+@given(NEARLY)
+def test_whatever_is_in_an_object_it_is_read_or_refused_in_words(spec: Any) -> None:
+    for read in (WorkerClusterSpec.read, MirrorQueueSpec.read):
+        for given_spec in (spec, {**spec, "kubeconfig": SECRET} if isinstance(spec, dict) else spec):
+            with contextlib.suppress(SpecError):
+                read({"metadata": {"name": "x"}, "spec": given_spec})
+
+
+def test_an_amount_that_no_number_holds_is_the_largest_there_is() -> None:
+    declared = {"mode": "Declared", "resources": {"cpu": "99e999999"}}
+    assert WorkerClusterSpec.read(a_worker(capacity=declared)).capacity == {"cpu": Decimal(2**63 - 1)}
+    assert MirrorQueueSpec.read(a_queue(quota={"resources": {"cpu": "99e999999"}})).quota.resources == {
+        "cpu": Decimal(2**63 - 1)
+    }
+
+
+def test_a_message_does_not_repeat_a_long_value() -> None:
+    for value in ("x" * 10_000, 10**5000, -(10**5000), ["x"] * 10_000):
+        with pytest.raises(SpecError) as refused:
+            WorkerClusterSpec.read(a_worker(maxJobs=value, cordoned=value))
+        assert len(str(refused.value)) < 300

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from multimirror.batch import FieldError, Json, prepare_job_create, stored_job
+from clusters.jobapi import prepare_job_create, stored_job
+from multimirror.batch import FieldError, Json
 
 UID = "11111111-2222-4333-8444-555555555555"
 T0 = "2026-01-01T00:00:00Z"

@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from multimirror.batch import invalid_status, names
+from multimirror.batch import names
 from multimirror.batch.errors import OMITTED, duplicate, invalid, not_supported, quote, required, too_long, too_many
 from multimirror.batch.quantities import QuantityError, canonical, quantity
 from multimirror.batch.times import canonical as canonical_time
@@ -30,34 +30,6 @@ from multimirror.batch.times import earlier, same_instant
 )
 def test_an_error_reads_as_the_server_writes_it(error: object, text: str) -> None:
     assert str(error) == text
-
-
-def test_the_answer_to_a_refused_write_lists_every_cause_and_says_each_thing_once() -> None:
-    errors = [required("spec.selector"), required("spec.selector"), invalid("spec.completions", 7, "no")]
-
-    status = invalid_status("batch", "Job", "x", errors)
-
-    assert status["code"] == 422
-    assert status["reason"] == "Invalid"
-    assert status["message"] == (
-        'Job.batch "x" is invalid: [spec.selector: Required value, spec.completions: Invalid value: 7: no]'
-    )
-    assert status["details"]["causes"] == [
-        {"reason": "FieldValueRequired", "message": "Required value", "field": "spec.selector"},
-        {"reason": "FieldValueRequired", "message": "Required value", "field": "spec.selector"},
-        {"reason": "FieldValueInvalid", "message": "Invalid value: 7: no", "field": "spec.completions"},
-    ]
-    assert {key: status["details"][key] for key in ("name", "group", "kind")} == {
-        "name": "x",
-        "group": "batch",
-        "kind": "Job",
-    }
-
-
-def test_one_cause_stands_without_brackets() -> None:
-    message = invalid_status("", "Pod", "x", [required("spec")])["message"]
-
-    assert message == 'Pod "x" is invalid: spec: Required value'
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from multimirror.cli import main
         (["--admission-url", "http://127.0.0.1:9443/admit"], "must be https://HOST:PORT/admit"),
         (["--admission-url", "https://127.0.0.1:9443/"], "must be https://HOST:PORT/admit"),
         (["--admission-url", "https://127.0.0.1:9443/admit", "--admission-service", "s"], "give only one of them"),
-        (["--admission-service", "s", "--admission-address", "9443x"], "'--admission-address': '9443x' has no port"),
-        (["--health-address", "here"], "'--health-address': 'here' has no port"),
+        (["--admission-service", "s", "--admission-address", "9443x"], "'--admission-address': '9443x' is no address"),
+        (["--health-address", "here"], "'--health-address': 'here' is no address"),
     ],
 )
 def test_flags_that_make_no_sense_are_refused(

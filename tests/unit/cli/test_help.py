@@ -5,17 +5,16 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from multimirror.cli.main import COMMANDS, cli, main
+from multimirror.cli.main import cli, main
 
 
 def commands() -> Iterator[tuple[str, ...]]:
     context = click.Context(cli)
-    for group in COMMANDS.values():
-        for name in group:
-            yield (name,)
-            command = cli.get_command(context, name)
-            if isinstance(command, click.Group):
-                yield from ((name, each) for each in command.list_commands(context))
+    for name in cli.list_commands(context):
+        yield (name,)
+        command = cli.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from ((name, each) for each in command.list_commands(context))
 
 
 def shown(words: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> list[str]:

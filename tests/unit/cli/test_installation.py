@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from multimirror.api import CLUSTER_ANNOTATION
-from multimirror.cli.installation.applying import differences
-from multimirror.cli.installation.installing import lacking
-from multimirror.cli.installation.leftovers import described
-from multimirror.cli.installation.wanting import Wanted, called, objects, superfluous
+from multimirror.cli.apply import differences
+from multimirror.cli.installation.install import why_not_ready
+from multimirror.cli.installation.objects import InstallOptions, display_name, objects, superfluous
+from multimirror.cli.installation.unfinished import summary
 
 
 @pytest.mark.parametrize(
@@ -61,14 +61,14 @@ def a_deployment(*, generation: int = 1, **status: int) -> dict[str, Any]:
     ],
 )
 def test_a_wait_says_what_it_waits_for(obj: dict[str, Any] | None, words: str | None) -> None:
-    assert lacking(obj) == words
+    assert why_not_ready(obj) == words
 
 
 def test_what_is_needed_first_is_installed_first_and_what_blocks_is_removed_first() -> None:
-    kinds = [obj["kind"] for obj in objects(Wanted())]
+    kinds = [obj["kind"] for obj in objects(InstallOptions())]
     assert kinds[:2] == ["Namespace", "CustomResourceDefinition"]
     assert kinds.index("ClusterRoleBinding") < kinds.index("Deployment") < kinds.index("MutatingWebhookConfiguration")
-    gone = [called(obj) for obj in superfluous(Wanted(admission="policies"))]
+    gone = [display_name(obj) for obj in superfluous(InstallOptions(admission="policies"))]
     assert gone[0] == "mutatingwebhookconfiguration.admissionregistration.k8s.io/multimirror"
 
 
@@ -77,4 +77,4 @@ def test_unfinished_jobs_are_named_but_not_all_of_them() -> None:
         return {"metadata": {"namespace": "team", "name": f"job-{number}", "annotations": annotations}}
 
     jobs = [job(0, **{CLUSTER_ANNOTATION: "east"}), job(1), job(2)]
-    assert described(jobs, most=2) == "team/job-0 on east, team/job-1 (waiting), and 1 more"
+    assert summary(jobs, most=2) == "team/job-0 on east, team/job-1 (waiting), and 1 more"

@@ -101,6 +101,8 @@ def test_a_cluster_that_does_not_answer(
         (["logs", "pod/x"], "'pod/x' is not a Job: write job/NAME"),
         (["logs", "job/"], "'job/' names no Job: write job/NAME"),
         (["drain", "east", "--timeout", "soon"], "'soon' is no duration"),
+        (["install", "--wait", "--timeout", "-5s"], "'-5s' is no duration"),
+        (["uninstall", "--timeout", "1 hour"], "'1 hour' is no duration"),
         (["get", "nodes"], "nodes"),
         (["get", "jobs", "x", "-A"], "--all-namespaces goes with neither a name nor --namespace"),
         (["leave", "east", "--cleanup"], "--cleanup and --kubeconfig (the worker's) go together"),

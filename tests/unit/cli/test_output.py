@@ -39,3 +39,26 @@ def test_a_terminal_gets_no_line_that_is_wider_than_it() -> None:
 def test_a_pipe_gets_everything() -> None:
     told = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True, timeout=60)
     assert len(told.stdout.splitlines()) == 2
+
+
+_LOGGING_COMMAND = """
+import click, structlog
+from multimirror.cli.connection import on_management
+
+@click.command()
+@on_management
+async def command(management):
+    structlog.get_logger().info("a cache was filled")
+    structlog.get_logger().warning("a watch failed")
+    click.echo("what was asked for")
+
+command.main([], standalone_mode=False)
+"""
+
+
+def test_what_the_runtime_logs_is_not_among_what_was_asked_for() -> None:
+    program = [sys.executable, "-c", _LOGGING_COMMAND]
+    done = subprocess.run(program, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "what was asked for\n"
+    assert "a watch failed" in done.stderr
+    assert "a cache was filled" not in done.stderr

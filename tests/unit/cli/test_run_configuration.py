@@ -8,7 +8,7 @@ import yaml
 
 from multimirror.cli import main
 from multimirror.cli.commands.run import command
-from multimirror.cli.configuring import as_yaml, effective
+from multimirror.cli.configuration import as_yaml, effective
 
 
 def configured(arguments: list[str]) -> click.Context:
@@ -95,7 +95,7 @@ def test_what_is_printed_as_the_effective_configuration_can_be_used_as_a_file(fi
         ("leader-election: 'no'", "leader-election: must be true or false, not 'no'", ""),
         ("context: 5", "context: must be a text, not 5", ""),
         ("log-level: loud", "log-level: 'loud' is not one of", ""),
-        ("health-address: here", "health-address: 'here' has no port; write :8080", ""),
+        ("health-address: here", "health-address: 'here' is no address; write 127.0.0.1:8080 or :8080", ""),
         ("- concurrency", "must be keys and values, such as `log-level: debug`", ""),
         ("a: [", "not YAML (line 1)", ""),
     ],

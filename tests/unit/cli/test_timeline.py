@@ -54,12 +54,12 @@ def test_everything_in_one_second_is_told_in_the_order_in_which_it_comes_about()
     told = timeline(
         a_job(startTime=at(0), conditions=conditions),
         [an_event(0, "Assigned", "runs on worker east"), an_event(0, "Waiting", "queue gpu is full", count=3)],
-        where="east",
+        cluster="east",
         copy=copy,
         pods=[a_pod("train-x1", 0, exit_code=0, index=4)],
         events_there=[an_event(0, "SuccessfulCreate", "Created pod: train-x1")],
     )
-    assert [(moment.where, moment.what) for moment in told] == [
+    assert [(entry.cluster, entry.what) for entry in told] == [
         ("management", "created; admitted as multimirror.dev/dispatcher's, queue gpu"),
         ("management", "waits: queue gpu is full (3 times)"),
         ("management", "placed: runs on worker east"),
@@ -73,16 +73,16 @@ def test_everything_in_one_second_is_told_in_the_order_in_which_it_comes_about()
 
 def test_a_job_is_placed_before_its_copy_is_made_although_the_event_is_written_after() -> None:
     copy = {"metadata": {"creationTimestamp": at(4), "labels": {ATTEMPT_LABEL: "1"}}}
-    told = timeline(a_job(), [an_event(5, "Assigned", "runs on worker east")], where="east", copy=copy)
-    assert [moment.what.partition(":")[0] for moment in told][1:] == ["placed", "copy made (attempt 1)"]
+    told = timeline(a_job(), [an_event(5, "Assigned", "runs on worker east")], cluster="east", copy=copy)
+    assert [entry.what.partition(":")[0] for entry in told][1:] == ["placed", "copy made (attempt 1)"]
 
 
 def test_retries_are_told_pod_by_pod_with_what_the_cluster_warned_of() -> None:
     warned = an_event(2, "FailedScheduling", "0/3 nodes\nare available", pod=True)
     told = timeline(
-        a_job(), where="east", pods=[a_pod("train-x1", 1, exit_code=137), a_pod("train-x2", 3)], events_there=[warned]
+        a_job(), cluster="east", pods=[a_pod("train-x1", 1, exit_code=137), a_pod("train-x2", 3)], events_there=[warned]
     )
-    assert [moment.what for moment in told][1:] == [
+    assert [entry.what for entry in told][1:] == [
         "pod train-x1 made on node-1",
         "pod train-x1 failed with exit code 137",
         "pod train-x1: FailedScheduling: 0/3 nodes are available",
@@ -92,7 +92,7 @@ def test_retries_are_told_pod_by_pod_with_what_the_cluster_warned_of() -> None:
 
 def test_of_many_pods_only_those_that_failed_are_told_one_by_one() -> None:
     pods = [a_pod(f"train-{n}", 1, exit_code=0) for n in range(30)] + [a_pod("train-bad", 2, exit_code=1)]
-    told = [moment.what for moment in timeline(a_job(), where="east", pods=pods)]
+    told = [entry.what for entry in timeline(a_job(), cluster="east", pods=pods)]
     assert told[1:] == [
         "pod train-bad made on node-1",
         "pod train-bad failed with exit code 1",

@@ -12,8 +12,16 @@ import multimirror
 from clusters import chart
 from clusters.local import BinariesMissingError
 from clusters.local.helm import find_helm
-from multimirror.cli.installation.wanting import ADMISSIONS, KINDS, Wanted, everything, identity, objects, superfluous
-from multimirror.cli.prerequisites import rights
+from multimirror.cli.doctor.prerequisites import permissions
+from multimirror.cli.installation.objects import (
+    ADMISSIONS,
+    KINDS,
+    InstallOptions,
+    everything,
+    identity,
+    objects,
+    superfluous,
+)
 
 Json = dict[str, Any]
 EVERYTHING = (
@@ -42,6 +50,13 @@ def refused(*values: str) -> str:
     with pytest.raises(subprocess.CalledProcessError) as error:
         chart.render(*values)
     return str(error.value.stderr)
+
+
+@pytest.mark.parametrize("component", ["dispatcher", "builtinController"])
+@pytest.mark.parametrize("name", ["HTTPS_PROXY", "http_proxy"])
+def test_a_proxy_that_nobody_would_use_is_refused(component: str, name: str) -> None:
+    said = refused("builtinController.enabled=true", f"{component}.env[0].name={name}", f"{component}.env[0].value=x")
+    assert f"{name}: API servers are reached directly" in said
 
 
 def without_helms_labels(obj: Json) -> Json:
@@ -86,7 +101,7 @@ def test_the_chart_has_the_version_of_the_package() -> None:
 
 @pytest.mark.parametrize("admission", ADMISSIONS)
 def test_the_command_installs_what_helm_would(admission: str) -> None:
-    wanted = Wanted(namespace="elsewhere", image="registry.example.com/mm:v7", replicas=3, admission=admission)  # type: ignore[arg-type]
+    wanted = InstallOptions(namespace="elsewhere", image="registry.example.com/mm:v7", replicas=3, admission=admission)  # type: ignore[arg-type]
     values = ("image.repository=registry.example.com/mm", "image.tag=v7", "dispatcher.replicas=3", "crds.keep=false")
     helms = rendered(f"admission={admission}", *values, namespace="elsewhere")
     ours = [obj for obj in objects(wanted) if obj["kind"] != "Namespace"]
@@ -94,7 +109,7 @@ def test_the_command_installs_what_helm_would(admission: str) -> None:
 
 
 def test_the_command_installs_the_builtin_controller_that_helm_would() -> None:
-    wanted = Wanted(component="builtin-controller", namespace="elsewhere", image="mm:v7", replicas=1)
+    wanted = InstallOptions(component="builtin-controller", namespace="elsewhere", image="mm:v7", replicas=1)
     values = ("dispatcher.enabled=false", "builtinController.enabled=true", "builtinController.replicas=1")
     helms = rendered(*values, "image.repository=mm", "image.tag=v7", namespace="elsewhere")
     ours = [obj for obj in objects(wanted) if obj["kind"] != "Namespace"]
@@ -102,7 +117,7 @@ def test_the_command_installs_the_builtin_controller_that_helm_would() -> None:
 
 
 def test_what_other_flags_installed_is_known_and_the_webhook_goes_first() -> None:
-    left = superfluous(Wanted(admission="none"))
+    left = superfluous(InstallOptions(admission="none"))
     assert left[0]["kind"] == "MutatingWebhookConfiguration"
     assert {obj["kind"] for obj in left} >= {"MutatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "Role"}
     assert {identity(obj) for obj in left} < {identity(obj) for obj in everything("dispatcher", chart.NAMESPACE)}
@@ -224,5 +239,5 @@ def test_what_run_checks_for_is_what_the_roles_grant() -> None:
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
-    asked = {(right.group, right.resource, right.verb) for right in rights("ours", lease="lease", admission=True)}
+    asked = {(right.group, right.resource, right.verb) for right in permissions("ours", lease="lease", admission=True)}
     assert asked | {("", "secrets", "update")} == found  # the certificates, renewed

@@ -15,14 +15,18 @@ import builtin_controller.metrics
 import multimirror.admission.server
 import multimirror.kube.metrics
 import multimirror.observe.metrics
+import multimirror.reconcile.metrics
+import multimirror.scheduling.metrics
 
 FILES = Path(__file__).parents[3] / "deploy" / "helm" / "multimirror" / "files"
 DOCS = Path(__file__).parents[3] / "docs"
 MODULES = (
     builtin_controller.metrics,
     multimirror.admission.server,
-    multimirror.observe.metrics,
     multimirror.kube.metrics,
+    multimirror.observe.metrics,
+    multimirror.reconcile.metrics,
+    multimirror.scheduling.metrics,
 )
 LABELS_OF_PROMETHEUS = {"job", "instance", "pod", "namespace", "le"}
 

@@ -49,8 +49,8 @@ def said_in_events() -> set[str]:
 def said_of_waiting() -> set[str]:
     found = set()
     for name, call in calls("scheduling"):
-        if name == "Explanation":
-            found |= set(text(call.args[2] if len(call.args) > 2 else keyword(call, "reason")))
+        if name == "PlacementDecision":
+            found |= set(text(call.args[1] if len(call.args) > 1 else keyword(call, "reason")))
     return found
 
 

@@ -3,15 +3,20 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from multimirror.batch import Json, prepare_job_create, stored_job, validate_job_create
-from multimirror.kinds.job.copy import make_copy
+from clusters.jobapi import prepare_job_create, stored_job, validate_job_create
+from multimirror.batch import Json
+from multimirror.kinds import JOB, CopyOptions
 from tests.unit.batch.builders import T0, UID, a_job, a_stored_job
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def copy_of(job: Json, **options: str) -> Json:
-    return make_copy(job, origin="hub-1", attempt=2, **options)
+def copy_of(job: Json, name: str = "", namespace: str = "") -> Json:
+    metadata = job["metadata"]
+    options = CopyOptions(
+        origin="hub-1", attempt=2, name=name or metadata["name"], namespace=namespace or metadata["namespace"]
+    )
+    return JOB.make_copy(job, options)
 
 
 def test_the_copy_of_a_dispatched_job_is_what_the_user_meant_and_three_labels() -> None:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from multimirror.batch import Json
-from multimirror.kinds.job.mirror import Refusal, mirror_status
+from multimirror.kinds import Rejection
+from multimirror.kinds.job.mirror import mirror_status
 from tests.unit.batch.builders import T0, T1, T2, a_stored_job, conditions, indexed
 
 RUNNING = {"startTime": T0, "active": 1, "ready": 1, "terminating": 0, "uncountedTerminatedPods": {}}
@@ -228,5 +229,5 @@ def test_long_texts_and_lists_are_cut() -> None:
 def test_what_no_rule_lets_through_is_refused_with_the_rule(current: Json, observed: Json, rule: str) -> None:
     refusal = mirror_status(a_stored_job(status=current), observed)
 
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, Rejection)
     assert rule in str(refusal)

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clusters.jobapi.oracle import read_recording
 from multimirror.batch import IndexSet, Json, stored_status, validate_job_status
-from multimirror.batch.oracle import read_recording
 from multimirror.batch.times import format_time
-from multimirror.kinds.job.mirror import Refusal, mirror_status
+from multimirror.kinds import Rejection
+from multimirror.kinds.job.mirror import mirror_status
 from tests.unit.batch.builders import a_stored_job, conditions
 
 DATA = Path(__file__).parents[2] / "data"
@@ -148,7 +149,7 @@ def show(original: Json, observed: Any) -> None:
     """Mirror once, as a controller would: the status must be accepted and may take nothing back."""
     before = original["status"]
     status = mirror_status(original, observed)
-    assert not isinstance(status, Refusal), status
+    assert not isinstance(status, Rejection), status
     if status is None:
         return
     assert validate_job_status(status, before, original["spec"]) == []
@@ -272,7 +273,7 @@ def accepted_or_nothing(original: Json, observed: Any) -> None:
     status = mirror_status(original, observed)
     if isinstance(status, dict):
         assert validate_job_status(status, original["status"], original["spec"]) == []
-    elif isinstance(status, Refusal):
+    elif isinstance(status, Rejection):
         assert status.errors
 
 

@@ -1,10 +1,15 @@
 """Events for people: few, deduplicated, and never in anybody's way."""
 
 import asyncio
+import gc
+import weakref
 from datetime import UTC, datetime
 from typing import Any
 
-from multimirror.kube import Client, EventRecorder
+import pytest
+
+from multimirror.kube import Client, EventRecorder, KubeError, metrics
+from multimirror.kube.supervise import TaskEnded
 from tests.unit.kube.servers import Seen, Server, Wire, a_thing, running, status
 from tests.unit.kube.virtual_time import virtual_time
 
@@ -114,3 +119,68 @@ async def test_an_event_that_was_refused_does_not_stop_the_next(server: Server, 
         events.event(a_thing("b"), "Waits", "x" * 5000)
     assert [body["involvedObject"]["name"] for _, body in writes(server)] == ["a", "b"]
     assert len(server.seen[1].json["message"]) == 1024
+
+
+@pytest.mark.parametrize(
+    ("about", "annotations"),
+    [
+        pytest.param(a_thing("broken"), {"program": object()}, id="an annotation that is no text"),
+        pytest.param({"metadata": {"uid": "uid-broken"}}, {}, id="an object without a name"),
+        pytest.param({"metadata": None}, {}, id="an object without metadata"),
+    ],
+)
+@virtual_time
+async def test_a_fault_with_one_event_costs_that_event_alone(
+    about: Any, annotations: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with running() as server, Client(server.connection(), timeout=5) as client:
+        server.then_answer(201, {})
+        before = metrics.EVENTS_DROPPED.labels("worker-1", "error")._value.get()
+        async with recorder(client) as events:
+            events.event(about, "Waits", "No room", annotations=annotations)
+            events.event(a_thing("next"), "Waits", "No room")
+            await events.flush()
+            events.event(a_thing("last"), "Waits", "No room")
+            await events.flush()
+        assert [body["involvedObject"]["name"] for _, body in writes(server)] == ["next", "last"]
+        assert metrics.EVENTS_DROPPED.labels("worker-1", "error")._value.get() == before + 1
+    assert capsys.readouterr().out.count("an event was not written") == 1
+
+
+class Whole(dict[str, Any]):
+    """An object whose end can be seen."""
+
+
+async def test_what_is_remembered_of_an_event_does_not_keep_the_object_alive(server: Server, client: Client) -> None:
+    server.then_answer(201, {})
+    thing = Whole(a_thing("a", spec={"huge": "x" * 1000}))
+    gone = weakref.ref(thing)
+    async with recorder(client) as events:
+        events.event(thing, "Waits", "No room")
+        del thing
+        gc.collect()
+        assert gone() is None, "while it waits to be sent"
+        await events.flush()
+        events.event(a_thing("a"), "Waits", "No room")
+    assert [(method, body["count"]) for method, body in writes(server)] == [("POST", 1), ("PATCH", 2)]
+
+
+@virtual_time
+async def test_a_recorder_that_cannot_go_on_ends_whoever_relies_on_it() -> None:
+    class Unspeakable(KubeError):  # noqa: N818
+        def __str__(self) -> str:
+            raise ZeroDivisionError("a bug")
+
+    def guard() -> None:
+        raise Unspeakable
+
+    async def rely(client: Client) -> None:
+        async with recorder(client.guarded(guard)) as events:
+            events.event(a_thing("a"), "Waits", "No room")
+            await asyncio.Event().wait()
+
+    async with running() as server, Client(server.connection()) as client:
+        server.then_answer(201, {})
+        with pytest.raises(TaskEnded, match=r"^events of multimirror ended unexpectedly: ZeroDivisionError"):
+            await rely(client)
+        assert asyncio.get_running_loop().time() < 1, "there is nobody left who could send what waits"

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from multimirror.kube import Change, Client, Informer
 from multimirror.kube.informers import Informers
+from multimirror.kube.supervise import TaskEnded
 from multimirror.kube.trimming import compact
 from tests.unit.kube.servers import THINGS, Seen, Server, Things, Wire, a_list, a_thing, running, status
 from tests.unit.kube.virtual_time import virtual_time
@@ -89,6 +90,49 @@ async def test_deletes_that_were_missed_are_told_after_the_server_forgot_the_pas
         things.break_watches()
         await witness.until(("added", "a"), ("added", "b"), ("deleted", "a"), ("changed", "b"), ("added", "c"))
         assert informer.get("default/a") is None
+        assert informer.error is None
+
+
+TOO_LARGE = status(504, "Timeout", "Too large resource version", causes=[{"reason": "ResourceVersionTooLarge"}])
+
+
+@pytest.mark.parametrize(
+    ("code", "body", "headers", "relists"),
+    [
+        pytest.param(429, status(429, "TooManyRequests"), {"retry-after": "7"}, False, id="429: too many requests"),
+        pytest.param(429, b"slow down", {}, False, id="429 of a load balancer"),
+        pytest.param(401, status(401, "Unauthorized"), {}, False, id="401: a token that ran out"),
+        pytest.param(403, status(403, "Forbidden"), {}, False, id="403: rights that were taken away"),
+        pytest.param(404, status(404, "NotFound"), {}, False, id="404: a kind that is being replaced"),
+        pytest.param(500, status(500, "InternalError"), {}, False, id="500: a server in trouble"),
+        pytest.param(410, status(410, "Expired"), {}, True, id="410: the version is too old"),
+        pytest.param(400, status(400, "BadRequest"), {}, True, id="400: the version makes no sense"),
+        pytest.param(504, TOO_LARGE, {}, True, id="the version is of the future: an older backup was restored"),
+    ],
+)
+@virtual_time
+async def test_a_watch_that_was_refused_goes_on_from_its_version_unless_the_server_forgot_that(
+    code: int, body: Any, headers: dict[str, str], relists: bool
+) -> None:
+    async with watching(streaming=False) as (things, informer, witness):
+        seen = things.server.seen
+        refused_at = 0.0
+
+        async def refuse(_: Seen, wire: Wire) -> None:
+            nonlocal refused_at
+            refused_at = asyncio.get_running_loop().time()
+            await wire.answer(code, body, headers)
+
+        await things.server.until_seen(3)  # a list that is to be streamed (refused), a list, a watch
+        things.server.scripts.appendleft(refuse)
+        things.break_watches()
+        await things.server.until_seen(5)
+        assert asyncio.get_running_loop().time() - refused_at >= float(headers.get("retry-after", 0))
+        assert ("watch=true" not in seen[4].target) == relists
+        assert relists or "resourceVersion=12&" in seen[4].target
+        assert things.lists == (2 if relists else 1)
+        await things.put("c")
+        await witness.until(("added", "a"), ("added", "b"), ("added", "c"))
         assert informer.error is None
 
 
@@ -197,7 +241,7 @@ async def test_an_outage_is_told_once_retried_with_growing_waits_and_survived(
         gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
         assert all(gap >= 0.09 for gap in gaps)
         assert gaps[-1] > 8 * gaps[0]
-    assert capsys.readouterr().out.count("cannot follow the server") == 1
+    assert capsys.readouterr().out.count("list failed") == 1
 
 
 NONSENSE = [
@@ -343,3 +387,38 @@ async def test_one_informer_is_shared_by_all_who_ask_for_the_same(server: Server
         assert one is not other
         assert len(things.watches) == 2
     assert [task for task in asyncio.all_tasks() if "informer" in task.get_name()] == []
+
+
+class Unspeakable(Exception):  # noqa: N818
+    def __str__(self) -> str:
+        raise ZeroDivisionError("a bug")
+
+
+def unspeakable(_: Any) -> list[str]:
+    raise Unspeakable
+
+
+async def rely_on_one(client: Client) -> None:
+    informer = Informer(client, THINGS)
+    informer.add_index("broken", unspeakable)
+    async with informer:
+        await informer.synced()
+
+
+async def rely_on_many(client: Client) -> None:
+    informers = Informers(client)
+    informers.of(THINGS).add_index("broken", unspeakable)
+    async with informers:
+        await informers.synced()
+
+
+@pytest.mark.parametrize("rely", [rely_on_one, rely_on_many])
+@virtual_time
+async def test_a_cache_that_cannot_go_on_ends_whoever_relies_on_it(rely: Callable[[Client], Awaitable[None]]) -> None:
+    """Nothing that a server does ends an informer. A bug of ours may; here, of somebody's error that has no text."""
+    async with running() as server, Client(server.connection()) as client:
+        await Things(server).put("a")
+        with pytest.raises(
+            TaskEnded, match=r"^informer worker-1/things.example.dev ended .*: ZeroDivisionError: a bug$"
+        ):
+            await rely(client)

@@ -4,11 +4,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 
 import pytest
 
 from multimirror.kube import Client, LeaderElector
 from multimirror.kube.errors import LeadershipLost
+from multimirror.kube.supervise import TaskEnded
 from tests.unit.kube.servers import THINGS, Seen, Server, Things, Wire, running
 from tests.unit.kube.virtual_time import virtual_time
 
@@ -67,17 +69,18 @@ async def test_of_two_candidates_one_leads_and_the_other_takes_over_when_it_stop
 
 @virtual_time
 async def test_a_leader_that_died_is_followed_after_its_lease_has_run_out() -> None:
-    async with an_election() as (_, _, client):
-        one, two = Candidate(client, "one"), Candidate(client, "two")
+    async with an_election() as (_, leases, client), running() as other, Client(other.connection()) as own:
+        other.then(leases.handle)
+        one, two = Candidate(own, "one"), Candidate(client, "two")
         first = asyncio.create_task(one.run())
         await asyncio.sleep(10)
-        one.elector._release = lambda: asyncio.sleep(0)  # type: ignore[method-assign] # killed: nothing is given back
+        other.cut_off()  # nothing can be released
         first.cancel()
-        await asyncio.wait([first])
         died = asyncio.get_running_loop().time()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(two.run())
             await asyncio.sleep(40)
+            assert first.cancelled()
             assert two.since is not None
             assert 13 <= two.since - died <= 18
             two.enough.set()
@@ -222,3 +225,51 @@ async def test_what_ends_the_leaders_work_with_an_error_is_told_and_the_lease_gi
         with pytest.raises(ZeroDivisionError):
             await LeaderElector(client, "it", "default", identity="one").run(fail)
         assert holder(leases) == ""
+
+
+@virtual_time
+async def test_a_renewal_that_cannot_go_on_ends_the_work() -> None:
+    async with an_election() as (_, _, client):
+
+        def broken_clock() -> datetime:
+            now = asyncio.get_running_loop().time()
+            return datetime.fromtimestamp(now, UTC) if now < 60 else datetime.fromtimestamp(1 / 0, UTC)
+
+        one = Candidate(client, "one")
+        elector = LeaderElector(client, "it", "default", identity="one", wall_clock=broken_clock)
+        with pytest.raises(TaskEnded, match=r"^renewal of lease default/it ended unexpectedly: ZeroDivisionError"):
+            await elector.run(one.lead)
+        assert one.until == asyncio.get_running_loop().time()
+        assert 60 <= one.until <= 62.5
+        assert not elector.is_leader
+
+
+@virtual_time
+async def test_a_lease_without_anything_in_it_is_free() -> None:
+    async with an_election() as (_, leases, client), asyncio.TaskGroup() as tasks:
+        await leases.put("it", spec=None)
+        one = Candidate(client, "one")
+        tasks.create_task(one.run())
+        await asyncio.sleep(20)
+        assert holder(leases) == "one"
+        one.enough.set()
+
+
+@virtual_time
+async def test_the_log_says_who_became_leader_who_waits_and_how_it_ended(capsys: pytest.CaptureFixture[str]) -> None:
+    async with an_election() as (_, leases, client), asyncio.TaskGroup() as tasks:
+        one, two = Candidate(client, "one"), Candidate(client, "two")
+        tasks.create_task(one.run())
+        await asyncio.sleep(1)
+        assert "became leader" in capsys.readouterr().out
+        second = asyncio.ensure_future(two.run())
+        await asyncio.sleep(1)
+        assert "waiting for the lease" in capsys.readouterr().out
+        one.enough.set()
+        await asyncio.sleep(5)
+        assert "released lease" in capsys.readouterr().out
+        await leases.put("it", spec={"holderIdentity": "usurper", "leaseDurationSeconds": 15})
+        await asyncio.wait([second])
+        assert "lost lease" in capsys.readouterr().out
+        with pytest.raises(LeadershipLost):
+            await second

@@ -17,7 +17,8 @@ import structlog
 from multimirror.kube import Client, Connection, Controller, Informer
 from multimirror.kube.errors import NotFound
 from multimirror.kube.health import HealthServer
-from multimirror.kube.logs import configure_logging
+from multimirror.kube.logs import LogFormat, configure_logging
+from multimirror.kube.supervise import Supervisor
 from tests.unit.kube.servers import THINGS, Server, Things, status
 
 
@@ -29,6 +30,12 @@ def _restored() -> Iterator[None]:
     root.handlers[:] = handlers
     root.setLevel(level)
     structlog.reset_defaults()
+
+
+def configure(log_format: LogFormat, level: str = "info") -> None:
+    """As a process does; but the loggers of modules, which outlive the test, do not remember it."""
+    configure_logging(log_format, level)
+    structlog.configure(cache_logger_on_first_use=False)
 
 
 async def fetch(health: HealthServer, path: str) -> tuple[int, str]:
@@ -129,7 +136,7 @@ async def test_metrics_tell_what_client_queue_and_caches_do(server: Server) -> N
 async def test_every_line_of_a_reconcile_says_whose_it_is(
     server: Server, client: Client, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    configure_logging("json")
+    configure("json")
     server.then_answer(403, status(403, "Forbidden", "you may not"))
 
     async def reconcile(_: str) -> None:
@@ -156,10 +163,32 @@ async def test_every_line_of_a_reconcile_says_whose_it_is(
 
 @pytest.mark.usefixtures("_restored")
 def test_logs_for_people_are_readable(capsys: pytest.CaptureFixture[str]) -> None:
-    configure_logging("text", "debug")
+    configure("text", "debug")
     structlog.get_logger("mine").debug("looks", cluster="worker-1")
     assert "looks" in (text := capsys.readouterr().out)
     assert "cluster=worker-1" in text
+
+
+async def some_tasks() -> None:
+    async with Supervisor() as tasks:
+        await tasks.start("brief", asyncio.sleep(0), may_return=True)
+        tasks.start("endless", asyncio.Event().wait())
+        await asyncio.sleep(0)
+
+
+@pytest.mark.usefixtures("_restored")
+async def test_regular_ends_of_tasks_are_logged_for_debugging(capsys: pytest.CaptureFixture[str]) -> None:
+    configure("json", "debug")
+    await some_tasks()
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["event"], line["task"]) for line in lines] == [("task ended", "brief"), ("task stopped", "endless")]
+
+
+async def test_a_program_that_has_not_set_up_its_logs_does_not_hear_of_what_is_in_order(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    await some_tasks()
+    assert capsys.readouterr() == ("", "")
 
 
 PROGRAM = """

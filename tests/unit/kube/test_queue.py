@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+from typing import NamedTuple
 
 import pytest
 from structlog.testing import capture_logs
@@ -236,3 +237,58 @@ def test_keys_that_are_due_almost_at_once_come_on_the_fast_event_loop_too() -> N
         return done
 
     assert uvloop.run(work()) == 500
+
+
+@virtual_time
+async def test_a_reconcile_whose_future_somebody_else_cancelled_costs_no_worker() -> None:
+    tries: list[float] = []
+
+    async def reconcile(_: str) -> None:
+        tries.append(asyncio.get_running_loop().time())
+        if len(tries) < 5:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_later(1, future.cancel)
+            await future
+
+    controller = Controller("c", reconcile, concurrency=2)
+    controller.queue.add("a")
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(controller.run())
+        await asyncio.sleep(60)
+        controller.stop()
+    assert len(tries) == 5
+
+
+class Ref(NamedTuple):
+    """A key that is no text."""
+
+    kind: object
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+
+@virtual_time
+async def test_keys_are_anything_hashable_and_never_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    done: list[Ref] = []
+
+    async def reconcile(ref: Ref) -> RequeueAfter | None:
+        done.append(ref)
+        if ref.name == "broken" and done.count(ref) == 1:
+            raise ValueError("a bug")
+        return RequeueAfter(5) if done.count(ref) == 1 else None
+
+    controller = Controller("typed", reconcile, concurrency=1)
+    jobs, pods = object(), object()  # two that have no order
+    refs = [Ref(jobs, "a"), Ref(pods, "a"), Ref(jobs, "broken"), Ref(jobs, "b")]
+    for ref in refs:
+        controller.queue.add(ref)
+        controller.queue.add_after(ref, 1)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(controller.run())
+        await asyncio.sleep(60)
+        controller.stop()
+    assert done[:4] == refs
+    assert set(done[4:]) == set(refs)
+    assert f"{jobs}/broken" in capsys.readouterr().out

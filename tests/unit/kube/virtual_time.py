@@ -14,20 +14,25 @@ _GRACE = 0.002  # real seconds for bytes that are on their way through the loopb
 class _Selector(selectors.DefaultSelector):
     now = 0.0
 
+    def __init__(self, grace: float) -> None:
+        super().__init__()
+        self._grace = grace
+
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None or timeout <= 0:
             return super().select(timeout)
-        ready = super().select(_GRACE)
+        ready = super().select(self._grace)
         if not ready:
             self.now += timeout
         return ready
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock jumps to the next timer when all is quiet. Sockets work as usual."""
+    """An event loop whose clock jumps to the next timer when all is quiet. Sockets work as usual (`grace`: real seconds
+    that bytes may take; 0 where there are none)."""
 
-    def __init__(self) -> None:
-        self._virtual = _Selector()
+    def __init__(self, grace: float = _GRACE) -> None:
+        self._virtual = _Selector(grace)
         super().__init__(self._virtual)
 
     def time(self) -> float:

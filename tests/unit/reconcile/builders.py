@@ -1,17 +1,21 @@
-"""Jobs, copies and situations in a few words."""
+"""Jobs, their copies and what is observed of them, in a few words."""
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 from multimirror.api import (
     ATTEMPT_ANNOTATION,
     ATTEMPT_LABEL,
     CLUSTER_ANNOTATION,
+    CLUSTER_NAMESPACE_ANNOTATION,
     MANAGED_BY,
     ORIGIN_LABEL,
     ORIGIN_UID_LABEL,
     QUEUE_LABEL,
 )
 from multimirror.api.placement import Copy
+from multimirror.kinds import JOB, CopyOptions
+from multimirror.reconcile.state import ObservedState
 
 Json = dict[str, Any]
 NOW = 1_800_000_000.0
@@ -47,7 +51,11 @@ class Builder:
 
     def on(self, worker: str, attempt: int = 1) -> Self:
         """Assigned."""
-        self.job["metadata"]["annotations"] |= {CLUSTER_ANNOTATION: worker, ATTEMPT_ANNOTATION: str(attempt)}
+        self.job["metadata"]["annotations"] |= {
+            CLUSTER_ANNOTATION: worker,
+            CLUSTER_NAMESPACE_ANNOTATION: "team",
+            ATTEMPT_ANNOTATION: str(attempt),
+        }
         self.job["spec"]["suspend"] = False
         return self
 
@@ -104,6 +112,17 @@ class Builder:
         """Otherwise."""
         self.job["spec"] |= fields
         return self
+
+
+def observed(job: Json | None, copies: Sequence[Copy] = (), **more: Any) -> ObservedState:
+    """What is known around a Job whose copies belong into the namespace that it has itself."""
+    return ObservedState(JOB, job, copies, **{"namespace": "team", "now": NOW, **more})
+
+
+def copy_of(job: Json, attempt: int) -> Json:
+    """As it is sent to a worker."""
+    name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
+    return JOB.make_copy(job, CopyOptions(origin="here", attempt=attempt, name=name, namespace=namespace))
 
 
 def a_job(name: str = "train") -> Builder:

@@ -15,10 +15,19 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION
 from multimirror.api.placement import Copy, attempt_of, cluster_of
 from multimirror.batch import is_finished, stored_status, validate_job_status
-from multimirror.kinds.job.copy import make_copy
-from multimirror.reconcile.actions import Action, CreateCopy, DeleteCopy, PatchStatus, Place, SyncCopy, Unassign
-from multimirror.reconcile.decide import Policy, Reach, Situation, decide
-from tests.unit.reconcile.builders import NOW, TIME, a_job
+from multimirror.reconcile.actions import (
+    Action,
+    CreateCopy,
+    DeleteCopy,
+    Enqueue,
+    PatchStatus,
+    SyncCopy,
+    Unassign,
+)
+from multimirror.reconcile.decide import decide
+from multimirror.reconcile.state import ObservedState
+from multimirror.workers.state import Contact
+from tests.unit.reconcile.builders import NOW, TIME, a_job, copy_of, observed
 
 Json = dict[str, Any]
 WORKERS = ("w1", "w2")
@@ -112,7 +121,7 @@ class World(RuleBasedStateMachine):
 
     @rule()
     def decide_now(self) -> None:
-        self.queued = decide(self.situation())
+        self.queued = decide(self.state())
 
     @precondition(lambda self: self.queued)
     @rule(data=st.data())
@@ -125,9 +134,11 @@ class World(RuleBasedStateMachine):
     @rule()
     def all_goes_well_for_a_while(self) -> None:
         for _ in range(12):
-            actions = decide(self.situation())
+            actions = decide(self.state())
             if not [
-                a for a in actions if isinstance(a, Place | CreateCopy | DeleteCopy | PatchStatus | Unassign | SyncCopy)
+                a
+                for a in actions
+                if isinstance(a, Enqueue | CreateCopy | DeleteCopy | PatchStatus | Unassign | SyncCopy)
             ]:
                 break
             for action in actions:
@@ -162,11 +173,11 @@ class World(RuleBasedStateMachine):
         elif isinstance(action, CreateCopy):
             if self.connected[action.worker] and action.worker not in self.copies and self.job is not None:
                 self.made += 1
-                copy = make_copy(self.job, origin="here", attempt=action.attempt)
+                copy = copy_of(self.job, action.attempt)
                 copy["metadata"]["uid"] = f"copy-{self.made}"
                 self.copies[action.worker] = {**copy, "status": {}}
         elif isinstance(action, SyncCopy):
-            self.copies[action.worker]["spec"] |= action.spec
+            self.copies[action.worker]["spec"] |= action.patch["spec"]
         elif self.job is not None:
             self.on_management(action)
 
@@ -183,17 +194,17 @@ class World(RuleBasedStateMachine):
         elif isinstance(action, Unassign):
             annotations.pop(CLUSTER_ANNOTATION)
             self.job["spec"]["suspend"] = True
-        elif isinstance(action, Place):
+        elif isinstance(action, Enqueue):
             avoided = {name for name, _ in action.avoid}
             worker = next((w for w in WORKERS if self.connected[w] and w not in avoided), None)
             if worker is not None:
                 annotations |= {CLUSTER_ANNOTATION: worker, ATTEMPT_ANNOTATION: str(attempt_of(self.job) + 1)}
                 self.job["spec"]["suspend"] = False
 
-    def situation(self) -> Situation:
-        reach = {w: Reach(self.connected[w], self.lost_since.get(w)) for w in WORKERS}
+    def state(self) -> ObservedState:
+        contacts = {w: Contact(self.connected[w], self.lost_since.get(w)) for w in WORKERS}
         seen = [Copy(w, copy) for w, copy in self.copies.items() if self.connected[w]]
-        return Situation(self.job, seen, Policy(), reach, self.refusals, None, self.now)
+        return observed(self.job, seen, contacts=contacts, refusals=self.refusals, now=self.now)
 
     def running(self) -> list[str]:
         return [w for w, copy in self.copies.items() if not is_finished(copy.get("status") or {})]
@@ -205,7 +216,7 @@ class World(RuleBasedStateMachine):
         """An older one may still be there after its worker came back: it was out of reach, and goes at once."""
         live = [w for w in self.running() if self.connected[w] and not self.copies[w]["spec"].get("suspend")]
         if len(live) > 1:
-            assert self.job is None or any(isinstance(a, DeleteCopy) for a in decide(self.situation())), "I1"
+            assert self.job is None or any(isinstance(a, DeleteCopy) for a in decide(self.state())), "I1"
 
     def check_quiet(self) -> None:
         """After everything was carried out."""

@@ -1,7 +1,6 @@
 """What is decided about one Job, case by case."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,27 +10,28 @@ from multimirror.reconcile.actions import (
     Action,
     CreateCopy,
     DeleteCopy,
-    LookAgain,
+    Enqueue,
     PatchStatus,
-    Place,
+    Requeue,
     SyncCopy,
+    Tell,
     Unassign,
-    Warn,
 )
-from multimirror.reconcile.decide import Policy, Reach, Situation, decide
-from tests.unit.reconcile.builders import NOW, Builder, CopyBuilder, a_copy, a_job
+from multimirror.reconcile.decide import decide
+from multimirror.reconcile.state import ObservedState, Policy
+from multimirror.workers.state import Contact
+from tests.unit.reconcile.builders import NOW, Builder, CopyBuilder, a_copy, a_job, observed
 
-UP = Reach(connected=True)
+UP = Contact(connected=True)
 BOTH = {"w1": UP, "w2": UP}
 
 
-def lost(seconds: float) -> Reach:
-    return Reach(connected=False, lost_since=NOW - seconds, why="no answer")
+def lost(seconds: float) -> Contact:
+    return Contact(connected=False, lost_since=NOW - seconds, why="no answer")
 
 
-def situation(job: Builder | None, *copies: CopyBuilder, **more: Any) -> Situation:
-    found = Situation(job.job if job is not None else None, [copy.copy for copy in copies], workers=BOTH, now=NOW)
-    return replace(found, **more)
+def state(job: Builder | None, *copies: CopyBuilder, **more: Any) -> ObservedState:
+    return observed(job.job if job is not None else None, [c.copy for c in copies], **{"contacts": BOTH, **more})
 
 
 def kinds(actions: Sequence[Action]) -> list[str]:
@@ -42,166 +42,179 @@ def kinds(actions: Sequence[Action]) -> list[str]:
 
 
 CASES = [
-    pytest.param(situation(a_job()), ["Place"], id="a new Job is placed"),
-    pytest.param(situation(a_job().on("w1")), ["CreateCopy w1"], id="an assigned Job without a copy gets one"),
-    pytest.param(situation(a_job().on("w1"), a_copy("w1")), [], id="a copy that has not begun has nothing to tell"),
+    pytest.param(state(a_job()), ["Enqueue"], id="a new Job is placed"),
+    pytest.param(state(a_job().on("w1")), ["CreateCopy w1"], id="an assigned Job without a copy gets one"),
+    pytest.param(state(a_job().on("w1"), a_copy("w1")), [], id="a copy that has not begun has nothing to tell"),
     pytest.param(
-        situation(a_job().on("w1").started().run_here(), a_copy("w1").started()),
+        state(a_job().on("w1").started().run_here(), a_copy("w1").started()),
         ["Unassign"],
         id="a Job that the cluster's own controller runs too is taken from its worker",
     ),
     pytest.param(
-        situation(a_job().tried(1).run_here(), a_copy("w1").started()),
-        ["DeleteCopy w1", "Warn"],
+        state(a_job().tried(1).run_here(), a_copy("w1").started()),
+        ["DeleteCopy w1", "Tell"],
         id="then its copy goes, and it is not placed again",
     ),
     pytest.param(
-        situation(a_job().on("w1").finished().run_here(), a_copy("w1").started()),
+        state(a_job().on("w1").finished().run_here(), a_copy("w1").started()),
         ["DeleteCopy w1"],
         id="whoever ended it: it has ended",
     ),
     pytest.param(
-        situation(a_job().on("w1"), a_copy("w1").started()), ["PatchStatus"], id="a copy that started is mirrored"
+        state(a_job().on("w1"), a_copy("w1").started()), ["PatchStatus"], id="a copy that started is mirrored"
     ),
     pytest.param(
-        situation(a_job().on("w1").started(), a_copy("w1").started()), [], id="what is mirrored is not written again"
+        state(a_job().on("w1").started(), a_copy("w1").started()), [], id="what is mirrored is not written again"
+    ),
+    pytest.param(state(a_job().on("w1").started(), a_copy("w1").finished()), ["PatchStatus"], id="the end is mirrored"),
+    pytest.param(
+        state(a_job().on("w1").finished(), a_copy("w1").finished()), ["DeleteCopy w1"], id="then the copy goes"
     ),
     pytest.param(
-        situation(a_job().on("w1").started(), a_copy("w1").finished()), ["PatchStatus"], id="the end is mirrored"
-    ),
-    pytest.param(
-        situation(a_job().on("w1").finished(), a_copy("w1").finished()), ["DeleteCopy w1"], id="then the copy goes"
-    ),
-    pytest.param(
-        situation(a_job().on("w1").finished(), a_copy("w1").finished(), policy=Policy(retention=60)),
-        ["LookAgain"],
+        state(a_job().on("w1").finished(), a_copy("w1").finished(), policy=Policy(retention=60)),
+        ["Requeue"],
         id="unless the queue keeps it for a while",
     ),
     pytest.param(
-        situation(a_job().on("w1").finished(), a_copy("w1").started(), policy=Policy(retention=60)),
+        state(a_job().on("w1").finished(), a_copy("w1").started(), policy=Policy(retention=60)),
         ["DeleteCopy w1"],
         id="a finished Job keeps no copy that still runs, whatever the retention",
     ),
-    pytest.param(situation(a_job().on("w1").finished()), [], id="a finished Job without a copy is left alone"),
-    pytest.param(situation(None, a_copy("w1").started()), ["DeleteCopy w1"], id="an orphan goes"),
+    pytest.param(state(a_job().on("w1").finished()), [], id="a finished Job without a copy is left alone"),
+    pytest.param(state(None, a_copy("w1").started()), ["DeleteCopy w1"], id="an orphan goes"),
     pytest.param(
-        situation(a_job().on("w1").started().deleting(), a_copy("w1").started()),
+        state(a_job().on("w1").started().deleting(), a_copy("w1").started()),
         ["DeleteCopy w1"],
         id="the copy of a Job that is being deleted goes",
     ),
-    pytest.param(situation(None, a_copy("w1").deleting()), [], id="a copy that is on its way out is not deleted again"),
-    pytest.param(situation(a_job().on("w1").started()), ["Unassign"], id="a copy that vanished is another attempt"),
+    pytest.param(state(None, a_copy("w1").deleting()), [], id="a copy that is on its way out is not deleted again"),
+    pytest.param(state(a_job().on("w1").started()), ["Unassign"], id="a copy that vanished is another attempt"),
     pytest.param(
-        situation(a_job().on("w1").started().suspended()),
+        state(a_job().on("w1").started().suspended()),
         ["PatchStatus"],
         id="a copy that vanished after its user had suspended the Job is not another attempt",
     ),
     pytest.param(
-        situation(a_job().on("w1").suspended(), a_copy("w1").started()),
+        state(a_job().on("w1").suspended(), a_copy("w1").started()),
         ["SyncCopy", "PatchStatus"],
         id="a Job that its user suspends suspends its copy",
     ),
-    pytest.param(situation(a_job().on("w1").spec(parallelism=3), a_copy("w1")), ["SyncCopy"], id="parallelism follows"),
+    pytest.param(state(a_job().on("w1").spec(parallelism=3), a_copy("w1")), ["SyncCopy"], id="parallelism follows"),
     pytest.param(
-        situation(a_job().on("w1").spec(activeDeadlineSeconds=9), a_copy("w1")), ["SyncCopy"], id="the deadline follows"
+        state(a_job().on("w1").spec(activeDeadlineSeconds=9), a_copy("w1")), ["SyncCopy"], id="the deadline follows"
     ),
     pytest.param(
-        situation(a_job().on("w1").spec(parallelism=3), a_copy("w1").finished()),
+        state(a_job().on("w1").spec(parallelism=3), a_copy("w1").finished()),
         ["PatchStatus"],
         id="a finished copy is not changed any more",
     ),
-    pytest.param(situation(a_job().tried(1)), ["PatchStatus"], id="a Job that ran and waits shows that first"),
+    pytest.param(state(a_job().tried(1)), ["PatchStatus"], id="a Job that ran and waits shows that first"),
     pytest.param(
-        situation(a_job().tried(1), a_copy("w1").started()),
+        state(a_job().tried(1), a_copy("w1").started()),
         ["DeleteCopy w1", "PatchStatus"],
         id="what is left of an earlier attempt goes before the Job is placed again",
     ),
     pytest.param(
-        situation(a_job().on("w2", 2), a_copy("w1").started()),
+        state(a_job().on("w2", 2), a_copy("w1").started()),
         ["DeleteCopy w1"],
         id="no copy is made while an earlier attempt's copy can be seen",
     ),
     pytest.param(
-        situation(a_job().on("w2", 2), a_copy("w1").started(), workers={"w1": lost(9), "w2": UP}),
+        state(a_job().on("w2", 2), a_copy("w1").started(), contacts={"w1": lost(9), "w2": UP}),
         ["CreateCopy w2"],
         id="a copy on a worker that cannot be reached does not hold the Job up",
     ),
     pytest.param(
-        situation(a_job().on("w1", 2), a_copy("w1", 1).started(), a_copy("w1", 2).started()),
+        state(a_job().on("w1", 2), a_copy("w1", 1).started(), a_copy("w1", 2).started()),
         ["DeleteCopy w1", "PatchStatus"],
         id="of two attempts on one worker the newer one stays",
     ),
     pytest.param(
-        situation(a_job().on("w2").started(), a_copy("w1").started(), a_copy("w2").started()),
+        state(a_job().on("w2").started(), a_copy("w1").started(), a_copy("w2").started()),
         ["DeleteCopy w1"],
         id="of two copies of one attempt that on its worker stays, and the one that somebody made elsewhere goes",
     ),
     pytest.param(
-        situation(a_job().on("w1").started(), a_copy("w2").started()),
+        state(a_job().on("w1").started(), a_copy("w2").started()),
         [],
         id="a copy whose cluster has got another name is the copy",
     ),
     pytest.param(
-        situation(a_job().on("w1").started(), a_copy("w1").started(), a_copy("w1").started().seen_on("w2")),
+        state(a_job().on("w1").started(), a_copy("w1").started(), a_copy("w1").started().seen_on("w2")),
         [],
         id="a copy that is seen under two names of its cluster is one copy, and stays",
     ),
     pytest.param(
-        situation(a_job().on("w1").started(), workers={"w1": lost(10)}),
-        ["Warn", "LookAgain"],
+        state(a_job().on("w1").started(), contacts={"w1": lost(10)}),
+        ["Tell", "Requeue"],
         id="a worker that is lost for a moment keeps its Job",
     ),
     pytest.param(
-        situation(a_job().on("w1").started(), workers={"w1": lost(301)}),
+        state(a_job().on("w1").started(), contacts={"w1": lost(301)}),
         ["Unassign"],
         id="a worker that is lost for too long loses its Job",
     ),
     pytest.param(
-        situation(a_job().on("w1").started().suspended(), workers={"w1": lost(301)}),
+        state(a_job().on("w1").started().suspended(), contacts={"w1": lost(301)}),
         [],
         id="a Job that its user suspended is not started elsewhere",
     ),
     pytest.param(
-        situation(a_job().on("w1").started(), workers={"w1": lost(9999)}, policy=Policy(when_lost="Wait")),
-        ["Warn"],
+        state(a_job().on("w1").started(), contacts={"w1": lost(9999)}, policy=Policy(when_lost="Wait")),
+        ["Tell"],
         id="a queue may wait for ever",
     ),
     pytest.param(
-        situation(a_job().on("w1").started(), workers={"w1": lost(301)}, policy=Policy(when_lost="Fail")),
+        state(a_job().on("w1").started(), contacts={"w1": lost(301)}, policy=Policy(when_lost="Fail")),
         ["PatchStatus"],
         id="a queue may fail its Jobs",
     ),
     pytest.param(
-        situation(a_job().on("w1").started(), workers={"w1": lost(0)}, policy=Policy(lost_after=0)),
+        state(a_job().on("w1").started(), contacts={"w1": lost(0)}, policy=Policy(lost_after=0)),
         ["Unassign"],
         id="a WorkerCluster that was removed is lost",
     ),
     pytest.param(
-        situation(a_job().on("w1").started(), workers={"w1": Reach(connected=False)}, policy=Policy(lost_after=0)),
+        state(a_job().on("w1").started(), contacts={"w1": Contact(connected=False)}, policy=Policy(lost_after=0)),
         [],
         id="a worker that is being connected anew keeps its Jobs",
     ),
     pytest.param(
-        situation(a_job().on("w1").started(), a_copy("w2").started(), workers={"w1": lost(301), "w2": UP}),
+        state(a_job().on("w1").started(), a_copy("w2").started(), contacts={"w1": lost(301), "w2": UP}),
         [],
         id="a copy of this attempt is the copy, under whatever name its cluster is known now",
     ),
     pytest.param(
-        situation(a_job().on("w1"), refusals={"w1": "no"}), ["Unassign"], id="a worker that refused is not asked again"
+        state(a_job().on("w1"), refusals={"w1": "no"}), ["Unassign"], id="a worker that refused is not asked again"
     ),
     pytest.param(
-        situation(a_job().on("w1"), a_copy("w1"), refusals={"w1": "no"}),
+        state(a_job().on("w1"), a_copy("w1"), refusals={"w1": "no"}),
         [],
         id="a copy that is there outweighs a refusal",
     ),
     pytest.param(
-        situation(a_job().on("w1").suspended()), ["PatchStatus"], id="no copy is made of a Job that its user suspended"
+        state(a_job().on("w1"), namespace=None),
+        ["Unassign"],
+        id="no copy is made in a namespace that the worker no longer takes the Job into",
+    ),
+    pytest.param(
+        state(a_job().on("w1").started(), a_copy("w1").started(), namespace=None),
+        [],
+        id="a copy that runs there goes on",
+    ),
+    pytest.param(
+        state(a_job().on("w1").started(), contacts={"w1": Contact(connected=False)}, namespace=None),
+        [],
+        id="a copy in a namespace that is not followed yet has not vanished",
+    ),
+    pytest.param(
+        state(a_job().on("w1").suspended()), ["PatchStatus"], id="no copy is made of a Job that its user suspended"
     ),
 ]
 
 
 @pytest.mark.parametrize(("given", "expected"), CASES)
-def test_decide(given: Situation, expected: list[str]) -> None:
+def test_decide(given: ObservedState, expected: list[str]) -> None:
     assert kinds(decide(given)) == expected
 
 
@@ -210,20 +223,20 @@ def status_of(actions: Sequence[Action]) -> dict[str, Any]:
 
 
 def test_an_end_that_was_announced_is_kept_when_the_copy_vanishes() -> None:
-    status = status_of(decide(situation(a_job().on("w1").met())))
+    status = status_of(decide(state(a_job().on("w1").met())))
     assert find_condition(status["conditions"], "Complete") is not None
-    status = status_of(decide(situation(a_job().on("w1").met("FailureTarget"))))
+    status = status_of(decide(state(a_job().on("w1").met("FailureTarget"))))
     assert find_condition(status["conditions"], "Failed") is not None
 
 
 def test_the_last_words_of_a_finished_copy_count_when_it_vanishes() -> None:
     words = a_copy("w1").finished().job["status"]
-    status = status_of(decide(situation(a_job().on("w1").started(), last_words=words)))
+    status = status_of(decide(state(a_job().on("w1").started(), last_seen_status=words)))
     assert find_condition(status["conditions"], "Complete") is not None
 
 
 def test_a_failed_job_of_a_lost_worker_says_which_worker() -> None:
-    given = situation(a_job().on("w1").started(), workers={"w1": lost(301)}, policy=Policy(when_lost="Fail"))
+    given = state(a_job().on("w1").started(), contacts={"w1": lost(301)}, policy=Policy(when_lost="Fail"))
     failed = find_condition(status_of(decide(given))["conditions"], "Failed")
     assert failed is not None
     assert failed["reason"] == "WorkerLost"
@@ -231,33 +244,33 @@ def test_a_failed_job_of_a_lost_worker_says_which_worker() -> None:
 
 
 def test_a_job_that_waits_again_has_no_start_any_more() -> None:
-    status = status_of(decide(situation(a_job().started().tried(1))))
+    status = status_of(decide(state(a_job().started().tried(1))))
     assert "startTime" not in status
     assert find_condition(status["conditions"], "Suspended") is not None
 
 
 def test_a_job_that_somebody_else_writes_to_is_not_placed() -> None:
-    (warning,) = decide(situation(a_job().started()))
-    assert isinstance(warning, Warn)
+    (warning,) = decide(state(a_job().started()))
+    assert isinstance(warning, Tell)
     assert "another controller" in warning.message
 
 
 def test_a_change_of_several_fields_is_one_write_of_those_fields_alone() -> None:
-    (sync,) = decide(situation(a_job().on("w1").spec(parallelism=2, activeDeadlineSeconds=5), a_copy("w1")))
+    (sync,) = decide(state(a_job().on("w1").spec(parallelism=2, activeDeadlineSeconds=5), a_copy("w1")))
     assert isinstance(sync, SyncCopy)
-    assert sync.spec == {"parallelism": 2, "activeDeadlineSeconds": 5}
+    assert sync.patch == {"spec": {"parallelism": 2, "activeDeadlineSeconds": 5}}
 
 
 def test_the_wait_for_a_lost_worker_ends_when_its_time_is_over() -> None:
-    actions = decide(situation(a_job().on("w1").started(), workers={"w1": lost(100)}))
-    assert LookAgain(200.0) in actions
+    actions = decide(state(a_job().on("w1").started(), contacts={"w1": lost(100)}))
+    assert Requeue(200.0) in actions
 
 
 def test_a_placement_knows_who_refused() -> None:
-    assert decide(situation(a_job(), refusals={"w2": "full", "w1": "no"})) == [Place((("w1", "no"), ("w2", "full")))]
+    assert decide(state(a_job(), refusals={"w2": "full", "w1": "no"})) == [Enqueue((("w1", "no"), ("w2", "full")))]
 
 
 def test_an_unassignment_says_why() -> None:
-    (action,) = decide(situation(a_job().on("w1"), refusals={"w1": "it has no namespace team"}))
+    (action,) = decide(state(a_job().on("w1"), refusals={"w1": "it has no namespace team"}))
     assert isinstance(action, Unassign)
     assert "no namespace team" in action.message

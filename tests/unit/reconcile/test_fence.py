@@ -7,42 +7,40 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, HOLD_ANNOTATION, LEASE_ANNOTATION, MirrorQueueSpec
+from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, FENCE_ANNOTATION, HOLD_ANNOTATION
 from multimirror.api.placement import Copy, attempt_of, cluster_of
 from multimirror.batch import is_finished
 from multimirror.batch.times import format_time, moment, seconds_of
-from multimirror.kinds.job.copy import make_copy
-from multimirror.kinds.job.fence import fenced_out
+from multimirror.kinds.job.fence import fence_expired
 from multimirror.reconcile.actions import (
     Action,
     CreateCopy,
     DeleteCopy,
-    LookAgain,
+    Enqueue,
     PatchStatus,
-    Place,
+    Requeue,
     SyncCopy,
+    Tell,
     Unassign,
-    Warn,
 )
-from multimirror.reconcile.decide import Policy, Reach, Situation, decide
-from multimirror.scheduling.candidates import Candidate, WorkerView
-from multimirror.scheduling.filters import place
-from multimirror.scheduling.usage import Ledger
+from multimirror.reconcile.decide import decide
+from multimirror.reconcile.state import ObservedState, Policy
 from multimirror.workers.probe import clock_ahead
-from tests.unit.reconcile.builders import NOW, Builder, CopyBuilder, a_copy, a_job
+from multimirror.workers.state import Contact
+from tests.unit.reconcile.builders import NOW, Builder, CopyBuilder, a_copy, a_job, copy_of, observed
 
 Json = dict[str, Any]
-LEASE, GRACE, STOP = 60, 10.0, 5
+TIMEOUT, GRACE, STOP = 60, 10.0, 5
 
 
 def at(seconds: float) -> str:
     return format_time(moment(seconds))
 
 
-def leased(lease: int = LEASE, **spec: Any) -> Builder:
-    """Assigned to w1, with a lease; its pods stop within five seconds."""
+def fenced(timeout: int = TIMEOUT, **spec: Any) -> Builder:
+    """Assigned to w1, with a fence; its pods stop within five seconds."""
     job = a_job().on("w1").spec(**spec)
-    job.job["metadata"]["annotations"][LEASE_ANNOTATION] = str(lease)
+    job.job["metadata"]["annotations"][FENCE_ANNOTATION] = str(timeout)
     job.job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = STOP
     return job
 
@@ -55,28 +53,34 @@ def copy_that_ran(seconds: float, deadline: int | None, ahead: float = 0.0) -> C
     return copy
 
 
-def decided(job: Builder, *copies: CopyBuilder, reach: Reach | None = None, **policy: Any) -> list[Action]:
+def decided(job: Builder, *copies: CopyBuilder, contact: Contact | None = None, **policy: Any) -> list[Action]:
     rules = replace(Policy(lost_after=20.0, grace=GRACE), **policy)
-    workers = {"w1": reach or Reach(connected=True), "w2": Reach(connected=True)}
-    return decide(Situation(job.job, [copy.copy for copy in copies], rules, workers, now=NOW))
+    contacts = {"w1": contact or Contact(connected=True), "w2": Contact(connected=True)}
+    return decide(observed(job.job, [copy.copy for copy in copies], policy=rules, contacts=contacts))
+
+
+def first_deadline(job: Builder) -> int | None:
+    deadline: int | None = copy_of(job.job, 1)["spec"].get("activeDeadlineSeconds")
+    return deadline
 
 
 def synced(actions: list[Action]) -> Json:
-    return next((action.spec for action in actions if isinstance(action, SyncCopy)), {})
+    return next((action.patch["spec"] for action in actions if isinstance(action, SyncCopy)), {})
 
 
 # --- the deadline of a copy -------------------------------------------------------------------------------------------
 
 
-def test_a_new_copy_may_run_for_a_lease() -> None:
-    assert decided(leased()) == [CreateCopy("w1", 1, LEASE)]
-    assert decided(leased(activeDeadlineSeconds=7)) == [CreateCopy("w1", 1, 7)]
-    assert decided(leased(activeDeadlineSeconds=900)) == [CreateCopy("w1", 1, LEASE)]
+def test_a_new_copy_may_run_until_its_fence() -> None:
+    assert decided(fenced()) == [CreateCopy("w1", "team", 1)]
+    assert first_deadline(fenced()) == TIMEOUT
+    assert first_deadline(fenced(activeDeadlineSeconds=7)) == 7
+    assert first_deadline(fenced(activeDeadlineSeconds=900)) == TIMEOUT
 
 
 def test_a_copy_without_a_fence_has_its_users_deadline_and_no_other() -> None:
     job = a_job().on("w1").spec(activeDeadlineSeconds=900)
-    assert decided(job) == [CreateCopy("w1", 1, 900)]
+    assert first_deadline(job) == 900
     assert synced(decided(job, copy_that_ran(5, 60))) == {"activeDeadlineSeconds": 900}
 
 
@@ -84,13 +88,13 @@ def test_a_copy_without_a_fence_has_its_users_deadline_and_no_other() -> None:
     ("ran", "deadline", "users", "wanted"),
     [
         pytest.param(5, 60, None, None, id="enough is left"),
-        pytest.param(40, 60, None, 100, id="less than half a lease is left"),
+        pytest.param(40, 60, None, 100, id="less than half a timeout is left"),
         pytest.param(7240, 7260, None, 7300, id="however long it has run"),
         pytest.param(100, 60, None, 160, id="late, but not ended yet"),
         pytest.param(5, None, None, 65, id="a fence where there was none"),
-        pytest.param(5, 7200, None, 65, id="further away than a lease"),
-        pytest.param(5, 66, None, None, id="about a lease away: clocks are not that exact"),
-        pytest.param(40, 60, 90, 90, id="the user's own deadline is nearer than a lease"),
+        pytest.param(5, 7200, None, 65, id="further away than a timeout"),
+        pytest.param(5, 66, None, None, id="about a timeout away: clocks are not that exact"),
+        pytest.param(40, 60, 90, 90, id="the user's own deadline is nearer than a timeout"),
         pytest.param(60, 90, 90, None, id="the user's own deadline stands, and nothing is renewed"),
         pytest.param(40, 60, 900, 100, id="the user's own deadline is further away"),
         pytest.param(40, 100, 50, 50, id="a user who wants less gets less"),
@@ -99,7 +103,7 @@ def test_a_copy_without_a_fence_has_its_users_deadline_and_no_other() -> None:
 def test_a_deadline_is_pushed_forward_and_never_past_the_users(
     ran: float, deadline: int | None, users: int | None, wanted: int | None
 ) -> None:
-    job = leased(**({"activeDeadlineSeconds": users} if users is not None else {}))
+    job = fenced(**({"activeDeadlineSeconds": users} if users is not None else {}))
     assert synced(decided(job, copy_that_ran(ran, deadline))) == (
         {"activeDeadlineSeconds": wanted} if wanted is not None else {}
     )
@@ -107,37 +111,30 @@ def test_a_deadline_is_pushed_forward_and_never_past_the_users(
 
 @pytest.mark.parametrize("ahead", [-5000.0, 0.0, 5000.0])
 def test_the_workers_own_clock_counts(ahead: float) -> None:
-    reach = Reach(connected=True, ahead=ahead)
-    assert synced(decided(leased(), copy_that_ran(40, 60, ahead), reach=reach)) == {"activeDeadlineSeconds": 100}
+    contact = Contact(connected=True, clock_ahead=ahead)
+    assert synced(decided(fenced(), copy_that_ran(40, 60, ahead), contact=contact)) == {"activeDeadlineSeconds": 100}
 
 
-def test_it_is_looked_at_again_when_half_of_the_lease_is_over() -> None:
-    (again,) = (a for a in decided(leased(), copy_that_ran(0, 60)) if isinstance(a, LookAgain))
-    assert LEASE * 0.4 <= again.seconds <= LEASE * 0.5 + 0.2
+def test_it_is_looked_at_again_when_half_of_the_timeout_is_over() -> None:
+    (again,) = (a for a in decided(fenced(), copy_that_ran(0, 60)) if isinstance(a, Requeue))
+    assert TIMEOUT * 0.4 <= again.seconds <= TIMEOUT * 0.5 + 0.2
 
 
-def test_no_lease_is_given_on_a_worker_whose_connection_is_not_on_record() -> None:
-    unrecorded = Reach(connected=True, recorded=False)
-    assert decided(leased(), reach=unrecorded) == []
-    assert synced(decided(leased(), copy_that_ran(40, 60), reach=unrecorded)) == {}
-    assert decided(a_job().on("w1"), reach=unrecorded) == [CreateCopy("w1", 1)], "without a fence it does not matter"
+def test_no_fence_is_renewed_on_a_worker_whose_connection_is_not_on_record() -> None:
+    unrecorded = Contact(connected=True, recorded=False)
+    assert decided(fenced(), contact=unrecorded) == []
+    assert synced(decided(fenced(), copy_that_ran(40, 60), contact=unrecorded)) == {}
+    assert decided(a_job().on("w1"), contact=unrecorded) == [CreateCopy("w1", "team", 1)], (
+        "without a fence it does not matter"
+    )
 
 
-def test_a_queue_with_a_fence_takes_no_worker_whose_connection_is_not_on_record() -> None:
-    job = Candidate(uid="u", namespace="team", name="j", queue="q")
-    workers = {"w1": WorkerView(name="w1", recorded=False), "w2": WorkerView(name="w2")}
-    fenced = MirrorQueueSpec.read({"spec": {"fence": {"lease": "60s"}, "workers": {"names": ["w1", "w2"]}}})
-    told = place(job, "q", fenced, workers, Ledger())
-    assert (told.chosen, "does not say yet that it is connected" in str(told)) == ("w2", True)
-    assert place(job, "q", replace(fenced, fence=None), workers, Ledger()).chosen == "w1"
-
-
-def test_a_suspended_copy_is_resumed_with_a_fresh_lease_and_only_when_its_worker_has_noticed() -> None:
+def test_a_suspended_copy_is_resumed_with_a_fresh_fence_and_only_when_its_worker_has_noticed() -> None:
     copy = copy_that_ran(7240, 7260)
     copy.job["spec"]["suspend"] = True
-    assert "suspend" not in synced(decided(leased(), copy)), "its worker still counts from the old start"
+    assert "suspend" not in synced(decided(fenced(), copy)), "its worker still counts from the old start"
     copy.job["status"]["conditions"] = [{"type": "Suspended", "status": "True"}]
-    assert synced(decided(leased(), copy)) == {"suspend": False, "activeDeadlineSeconds": LEASE}
+    assert synced(decided(fenced(), copy)) == {"suspend": False, "activeDeadlineSeconds": TIMEOUT}
 
 
 # --- whose end it was -------------------------------------------------------------------------------------------------
@@ -153,27 +150,27 @@ def ended(kind: str, ran: int, reason: str = "DeadlineExceeded") -> Json:
 @pytest.mark.parametrize(
     ("job", "status", "was_the_fence"),
     [
-        pytest.param(leased(), ended("Failed", 60), True, id="no deadline of the user"),
-        pytest.param(leased(), ended("FailureTarget", 60), True, id="its pods are still stopping"),
-        pytest.param(leased(activeDeadlineSeconds=900), ended("Failed", 60), True, id="before the user's deadline"),
-        pytest.param(leased(activeDeadlineSeconds=900), ended("Failed", 900), False, id="at the user's deadline"),
-        pytest.param(leased(activeDeadlineSeconds=61), ended("Failed", 60), True, id="a second before it"),
-        pytest.param(leased(), ended("Failed", 60, "BackoffLimitExceeded"), False, id="the user's failure"),
+        pytest.param(fenced(), ended("Failed", 60), True, id="no deadline of the user"),
+        pytest.param(fenced(), ended("FailureTarget", 60), True, id="its pods are still stopping"),
+        pytest.param(fenced(activeDeadlineSeconds=900), ended("Failed", 60), True, id="before the user's deadline"),
+        pytest.param(fenced(activeDeadlineSeconds=900), ended("Failed", 900), False, id="at the user's deadline"),
+        pytest.param(fenced(activeDeadlineSeconds=61), ended("Failed", 60), True, id="a second before it"),
+        pytest.param(fenced(), ended("Failed", 60, "BackoffLimitExceeded"), False, id="the user's failure"),
         pytest.param(a_job().on("w1"), ended("Failed", 60), False, id="no fence: a worker's own policy, say"),
     ],
 )
 def test_an_end_by_the_fence_is_told_from_the_users_own(job: Builder, status: Json, was_the_fence: bool) -> None:
-    assert fenced_out(job.job, status) is was_the_fence
+    assert fence_expired(job.job, status) is was_the_fence
 
 
 def test_a_copy_that_its_lease_ended_is_never_mirrored_as_failed_but_started_again() -> None:
-    job, copy = leased().started(), a_copy("w1")
+    job, copy = fenced().started(), a_copy("w1")
     copy.job["status"] = ended("FailureTarget", 60)
     assert decided(job, copy) == [], "its pods are on their way out"
     copy.job["status"] = ended("Failed", 60)
     (action,) = decided(job, copy)
     assert isinstance(action, Unassign)
-    assert action.reason == "LeaseExpired"
+    assert action.reason == "FenceExpired"
     (action,) = decided(job, copy, when_lost="Fail")
     assert isinstance(action, PatchStatus)
     assert [c["reason"] for c in action.status["conditions"] if c["type"] == "Failed"] == ["WorkerLost"]
@@ -182,14 +179,14 @@ def test_a_copy_that_its_lease_ended_is_never_mirrored_as_failed_but_started_aga
 def test_a_job_that_its_user_suspended_is_not_started_again_because_its_lease_ended() -> None:
     copy = a_copy("w1")
     copy.job["status"] = ended("Failed", 60)
-    (action,) = decided(leased().started().suspended(), copy)
+    (action,) = decided(fenced().started().suspended(), copy)
     assert isinstance(action, PatchStatus)
     assert [c["type"] for c in action.status["conditions"]] == ["Suspended"]
 
 
 def test_what_a_fenced_copy_said_last_is_not_the_jobs_failure_either() -> None:
-    workers = {"w1": Reach(connected=True)}
-    found = Situation(leased().started().job, [], Policy(), workers, last_words=ended("Failed", 60), now=NOW)
+    workers = {"w1": Contact(connected=True)}
+    found = observed(fenced().started().job, contacts=workers, last_seen_status=ended("Failed", 60))
     (action,) = decide(found)
     assert isinstance(action, Unassign)
 
@@ -197,33 +194,33 @@ def test_what_a_fenced_copy_said_last_is_not_the_jobs_failure_either() -> None:
 def test_a_copy_that_its_user_limited_fails_as_usual() -> None:
     copy = a_copy("w1")
     copy.job["status"] = ended("Failed", 900)
-    (action,) = decided(leased(activeDeadlineSeconds=900).started(), copy)
+    (action,) = decided(fenced(activeDeadlineSeconds=900).started(), copy)
     assert isinstance(action, PatchStatus)
 
 
 @pytest.mark.parametrize(
     ("lost_for", "moves"),
-    [(21.0, False), (LEASE + GRACE + STOP - 1, False), (LEASE + GRACE + STOP + 1, True)],
+    [(21.0, False), (TIMEOUT + GRACE + STOP - 1, False), (TIMEOUT + GRACE + STOP + 1, True)],
 )
 @pytest.mark.parametrize("action", ["Redispatch", "Fail"])
 def test_a_job_moves_only_after_lease_grace_and_the_pods_time_to_stop(
     lost_for: float, moves: bool, action: Any
 ) -> None:
-    reach = Reach(connected=False, lost_since=NOW - lost_for)
-    actions = decided(leased().started(), reach=reach, when_lost=action)
+    contact = Contact(connected=False, lost_since=NOW - lost_for)
+    actions = decided(fenced().started(), contact=contact, when_lost=action)
     assert any(isinstance(a, Unassign | PatchStatus) for a in actions) is moves
-    assert any(isinstance(a, Warn) for a in actions) is not moves
+    assert any(isinstance(a, Tell) for a in actions) is not moves
 
 
 def test_a_held_job_is_not_placed_until_it_is_resumed() -> None:
     job = a_job()
     job.job["metadata"]["annotations"][HOLD_ANNOTATION] = "true"
     (told,) = decided(job)
-    assert isinstance(told, Warn)
+    assert isinstance(told, Tell)
     assert told.reason == "Held"
-    assert decided(job.spec(suspend=False)) == [Place()]
+    assert decided(job.spec(suspend=False)) == [Enqueue()]
     job.job["metadata"]["annotations"][HOLD_ANNOTATION] = "false"
-    assert decided(job.suspended()) == [Place()]
+    assert decided(job.suspended()) == [Enqueue()]
 
 
 @pytest.mark.parametrize(
@@ -251,7 +248,7 @@ class Fleet:
 
     def __init__(
         self,
-        lease: int,
+        timeout: int,
         users: int | None,
         skews: tuple[float, float],
         error: float,
@@ -260,7 +257,7 @@ class Fleet:
         """`slow`: how many seconds the dispatcher's reports and the workers' Job controllers take."""
         self.now = NOW
         self.report_every, self.sync_every = slow
-        self.lease = lease
+        self.timeout = timeout
         job = a_job()
         job.job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = STOP
         if users is not None:
@@ -281,7 +278,7 @@ class Fleet:
         if self.working:
             if self.now % self.report_every == 0:
                 self._report()
-            for action in decide(self._situation()):
+            for action in decide(self._state()):
                 self._act(action)
         for worker in self.copies:
             if self.now % self.sync_every == 0:
@@ -306,21 +303,22 @@ class Fleet:
             if self.recorded[worker][0] != up:
                 self.recorded[worker] = (up, self.now)
 
-    def _situation(self) -> Situation:
-        reach = {
-            w: Reach(self.up[w], self.lost[w], recorded=self.recorded[w][0], ahead=self.skew[w] - self.error)
+    def _state(self) -> ObservedState:
+        contacts = {
+            w: Contact(self.up[w], self.lost[w], recorded=self.recorded[w][0], clock_ahead=self.skew[w] - self.error)
             for w in self.up
         }
         seen = [Copy(w, copy) for w, copy in self.copies.items() if self.up[w]]
-        return Situation(self.job, seen, Policy(lost_after=0.0, grace=GRACE), reach, now=self.now)
+        policy = Policy(lost_after=0.0, grace=GRACE)
+        return observed(self.job, seen, policy=policy, contacts=contacts, now=self.now)
 
     def _act(self, action: Action) -> None:
         annotations = self.job["metadata"]["annotations"]
-        if isinstance(action, Place):
+        if isinstance(action, Enqueue):
             free = [w for w in self.up if self.up[w] and self.recorded[w][0]]
             if free:
                 annotations |= {CLUSTER_ANNOTATION: free[0], ATTEMPT_ANNOTATION: str(attempt_of(self.job) + 1)}
-                annotations[LEASE_ANNOTATION] = str(self.lease)
+                annotations[FENCE_ANNOTATION] = str(self.timeout)
                 self.job["spec"]["suspend"] = False
         elif isinstance(action, Unassign):
             del annotations[CLUSTER_ANNOTATION]
@@ -329,13 +327,12 @@ class Fleet:
             self.job["status"] = action.status
         elif isinstance(action, CreateCopy) and action.worker not in self.copies:
             self.made += 1
-            copy = make_copy(self.job, origin="here", attempt=action.attempt)
+            copy = copy_of(self.job, action.attempt)
             copy["metadata"]["uid"] = f"copy-{self.made}"
-            copy["spec"]["activeDeadlineSeconds"] = action.deadline
             self.copies[action.worker] = {**copy, "status": {}}
         elif isinstance(action, SyncCopy):
             self.renewals += 1
-            self.copies[action.worker]["spec"] |= action.spec
+            self.copies[action.worker]["spec"] |= action.patch["spec"]
         elif isinstance(action, DeleteCopy):
             if self._runs(action.worker):
                 self.stopping[action.worker] = self.now  # Background: the model's pods go with it
@@ -392,27 +389,27 @@ A_MOMENT_OF_CONTACT = [
     ("start", None),
     ("wait", 50),
 ]
-"""Too short to be reported, before the dispatcher stops: a lease given then would be known to nobody."""
+"""Too short to be reported, before the dispatcher stops: a timeout given then would be known to nobody."""
 CLOCKS = st.integers(-5000, 5000).map(float)
 
 
 @given(
-    lease=st.integers(10, 90),
+    timeout=st.integers(10, 90),
     skews=st.tuples(CLOCKS, CLOCKS),
     error=st.floats(0.0, 1.5),
     slow=st.tuples(st.integers(1, 7), st.integers(1, 4)),
     steps=st.lists(STEPS, max_size=25),
 )
-@example(lease=40, skews=(0.0, 0.0), error=0.5, slow=(7, 1), steps=A_MOMENT_OF_CONTACT)
+@example(timeout=40, skews=(0.0, 0.0), error=0.5, slow=(7, 1), steps=A_MOMENT_OF_CONTACT)
 @settings(max_examples=150, deadline=None)
 def test_a_fenced_job_never_runs_in_two_places(
-    lease: int,
+    timeout: int,
     skews: tuple[float, float],
     error: float,
     slow: tuple[int, int],
     steps: list[tuple[str, Any]],
 ) -> None:
-    fleet = Fleet(lease, None, skews, error, slow)
+    fleet = Fleet(timeout, None, skews, error, slow)
     for what, argument in steps:
         if what == "wait":
             for _ in range(argument):
@@ -437,16 +434,16 @@ def test_a_fenced_job_never_runs_in_two_places(
     assert fleet.job["status"].get("active"), "and the Job goes on"
 
 
-@given(lease=st.integers(10, 600), skews=st.tuples(CLOCKS, CLOCKS), error=st.floats(0.0, 1.5))
+@given(timeout=st.integers(10, 600), skews=st.tuples(CLOCKS, CLOCKS), error=st.floats(0.0, 1.5))
 @settings(max_examples=25, deadline=None)
 def test_while_there_is_contact_a_copy_goes_on_for_two_or_three_writes_in_a_lease(
-    lease: int, skews: tuple[float, float], error: float
+    timeout: int, skews: tuple[float, float], error: float
 ) -> None:
-    fleet = Fleet(lease, None, skews, error)
-    for _ in range(10 * lease):
+    fleet = Fleet(timeout, None, skews, error)
+    for _ in range(10 * timeout):
         fleet.tick()
     assert fleet.made == 1
-    assert fleet.renewals <= 10 * lease / max(1.0, lease * 0.4 - 3) + 2
+    assert fleet.renewals <= 10 * timeout / max(1.0, timeout * 0.4 - 3) + 2
 
 
 @given(users=st.integers(5, 300), skews=st.tuples(CLOCKS, CLOCKS))

@@ -75,6 +75,11 @@ spec:
       image: {{ include "multimirror.image" .root | quote }}
       imagePullPolicy: {{ .root.Values.image.pullPolicy }}
       {{- .command | nindent 6 }}
+      {{- range .of.env }}
+      {{- if has (lower .name) (list "http_proxy" "https_proxy" "all_proxy") }}
+      {{- fail (printf "%s: API servers are reached directly; proxies from the environment are not supported" .name) }}
+      {{- end }}
+      {{- end }}
       {{- with .of.env }}
       env:
         {{- toYaml . | nindent 8 }}

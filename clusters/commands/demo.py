@@ -1,0 +1,30 @@
+"""`multimirror demo`: the flags of the demonstration."""
+
+import click
+
+from clusters.commands.flags import in_directory, kind_option
+from clusters.place import Place
+from multimirror.cli.connection import finish
+
+EXAMPLES = """\b
+Examples:
+  multimirror demo
+  multimirror demo --workers 5 --keep
+  multimirror demo --fleet local
+"""
+
+
+@click.command("demo", epilog=EXAMPLES)
+@kind_option("--fleet")
+@click.option("--workers", type=click.IntRange(1), default=3, show_default=True, help="How many worker clusters.")
+@click.option("--keep", is_flag=True, help="Leave the fleet up until Ctrl-C, to look around in it.")
+@in_directory("~/.multimirror/demo", "With --keep: where kubeconfigs are written.")
+def command(place: Place, kind: str, workers: int, *, keep: bool) -> int:
+    """A fleet on this machine, and a few dozen Jobs on it.
+
+    Brings up a management cluster and workers on this machine, lets a few dozen Jobs run, cuts a worker off on the way,
+    and counts what became of them. Takes less than a minute.
+    """
+    from clusters.demonstration import demo  # noqa: PLC0415 - for its help it need not be loaded
+
+    return finish(demo(kind, workers, place, keep=keep))

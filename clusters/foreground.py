@@ -1,0 +1,113 @@
+"""A fleet that people use: brought up in the foreground, asked, and stopped.
+
+`up` holds a lock in its directory while it runs (see clusters.place); `status` and `down` find it there.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from clusters.fleet import FleetError, FleetOptions, open_fleet
+from clusters.installed import installed
+from clusters.nodes import NodeOptions
+from clusters.place import Place
+from multimirror.kube import Client, Connection, KubeError
+from multimirror.kube.resources import NODES
+
+_STOP_SECONDS: Final = 60.0
+_ANSWER_SECONDS: Final = 5.0
+_POD_SECONDS: Final = 5.0  # how long a pod runs that does not say: long enough to be seen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpOptions:
+    """What is to come up."""
+
+    kind: str
+    workers: int
+    nodes: bool
+    job_controller: bool
+    data_dir: Path | None
+    bare: bool
+    """Clusters alone, without multimirror."""
+
+
+async def up(place: Place, options: UpOptions, announce: Callable[[dict[str, Any], float], None]) -> None:
+    """Keep a fleet until SIGINT or SIGTERM; `announce` is told what is up, and after how many seconds."""
+    await until_told(_serve(place, options, announce))
+
+
+async def _serve(place: Place, options: UpOptions, announce: Callable[[dict[str, Any], float], None]) -> None:
+    started = time.monotonic()
+    of_the_fleet = FleetOptions(
+        workers=options.workers,
+        nodes=options.nodes,
+        node_options=None if options.bare else NodeOptions(default_duration=_POD_SECONDS),
+        job_controller=options.job_controller,
+        data_dir=options.data_dir,
+    )
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(place.held())
+        fleet = await stack.enter_async_context(open_fleet(options.kind, of_the_fleet))
+        if not options.bare:
+            await stack.enter_async_context(installed(fleet))
+        state = place.announce(fleet, options.kind, multimirror=not options.bare)
+        announce(state, time.monotonic() - started)
+        await asyncio.Event().wait()
+
+
+async def until_told(work: Coroutine[Any, Any, object]) -> None:
+    """Ctrl-C, or `multimirror fleet down`, ends the work wherever it is, in order: what was begun is taken down."""
+    task, loop, told = asyncio.ensure_future(work), asyncio.get_running_loop(), asyncio.Event()
+
+    def stop() -> None:
+        told.set()
+        task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not told.is_set():
+            raise
+
+
+async def down(place: Place) -> dict[str, Any]:
+    """Stop the fleet that is up there; gives what it was."""
+    state = place.running()
+    os.kill(state["pid"], signal.SIGTERM)
+    try:
+        async with asyncio.timeout(_STOP_SECONDS):
+            while not place.is_free():  # noqa: ASYNC110 - the lock of another process cannot be awaited
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise FleetError(
+            f"process {state['pid']} did not stop within {_STOP_SECONDS:g} s: look at its output, then kill it"
+        ) from None
+    return state
+
+
+async def status(place: Place) -> dict[str, Any]:
+    """What is up, and what each cluster answers."""
+    state = place.running()
+    return {**state, "clusters": await asyncio.gather(*(_ask(cluster) for cluster in state["clusters"]))}
+
+
+async def _ask(cluster: dict[str, Any]) -> dict[str, Any]:
+    row = {**cluster, "ready": False, "version": "", "nodes": 0}
+    try:
+        connection = Connection.from_kubeconfig(Path(cluster["kubeconfig"]), name=cluster["name"])
+        async with Client(connection, timeout=_ANSWER_SECONDS) as client:
+            version = json.loads((await client.request("GET", "/version")).body)["gitVersion"]
+            nodes = await client.list(NODES)
+    except KubeError:
+        return row
+    return {**row, "ready": True, "version": version, "nodes": len(nodes.items)}

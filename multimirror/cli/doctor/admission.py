@@ -1,0 +1,169 @@
+"""Admission on the management cluster: is it in place, does it answer, and is placement left to the dispatcher?
+
+Judged by what can be read off: the reasons in an answer, and the certificates themselves. The words of an API server
+change from release to release; they are passed on to people, and nothing is concluded from them.
+"""
+
+import base64
+import binascii
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+
+from multimirror.admission.certificates import Certificates
+from multimirror.admission.registration import DEFAULTED, LABELLED
+from multimirror.admission.server import REFUSED
+from multimirror.api import QUEUE_LABEL
+from multimirror.batch import Json
+from multimirror.cli.admission import SECRET
+from multimirror.cli.doctor.findings import ASK, MANAGEMENT, Finding, fault, ok, unreadable, warning
+from multimirror.cli.doctor.jobs import PROBE, probe_job
+from multimirror.cli.placement_policy import MANIFEST, PolicyState, are_policies_served, placement_policy_state
+from multimirror.kube import ApiError, Client, resources
+from multimirror.kube.errors import BadRequest, Forbidden, Invalid, NotFound
+from multimirror.kube.resources import JOBS, MUTATING_WEBHOOKS
+
+_CHECK: Final = "Admission"
+_SOON: Final = timedelta(days=7)
+_ANEW: Final = "Delete the MutatingWebhookConfiguration multimirror: the dispatcher makes it anew."
+
+
+async def check_admission(client: Client, namespace: str, system: str) -> list[Finding]:
+    """`namespace`: one in which a Job may be created (as a dry run)."""
+    return [*await _check_webhook(client, namespace, system), await _check_placement(client)]
+
+
+async def _check_webhook(client: Client, namespace: str, system: str) -> list[Finding]:
+    try:
+        webhook: Json | None = await client.get(MUTATING_WEBHOOKS, "multimirror")
+    except NotFound:
+        webhook = None
+    except Forbidden:
+        unseen = unreadable(_CHECK, "MutatingWebhookConfiguration multimirror")
+        return [unseen, *await _probe(client, namespace, system)]
+    if webhook is None and not await _has_policies(client):
+        remedy = (
+            "Start the dispatcher with --admission-service or --admission-url, or apply deploy/admission/policies.yaml."
+        )
+        message = "neither webhook nor policies are there: Jobs with a queue would run on this cluster"
+        return [fault(_CHECK, MANAGEMENT, message, remedy)]
+    found: list[Finding] = []
+    if webhook is not None:
+        found = check_registration(webhook, await _certificates(client, system), system, datetime.now(UTC))
+    return found + await _probe(client, namespace, system)
+
+
+async def _has_policies(client: Client) -> bool:
+    try:
+        listed = await client.list(resources.MUTATING_POLICIES, label_selector="app.kubernetes.io/part-of=multimirror")
+    except ApiError:
+        return False
+    return bool(listed.items)
+
+
+async def _certificates(client: Client, system: str) -> Certificates | None:
+    """What the webhook shows; None where it cannot be read."""
+    try:
+        return Certificates.read((await client.get(resources.SECRETS, SECRET, system)).get("data"))
+    except (NotFound, Forbidden):
+        return None
+
+
+def check_registration(
+    configuration: Json, certificates: Certificates | None, system: str, now: datetime
+) -> list[Finding]:
+    """What is wrong with the webhook as it is registered. Pure."""
+    found: list[Finding] = []
+    webhooks = {each["name"]: each for each in configuration.get("webhooks") or ()}
+    missing = [name for name in (LABELLED, DEFAULTED) if name not in webhooks]
+    if missing:
+        found.append(fault(_CHECK, MANAGEMENT, f"the webhook {', '.join(missing)} is not registered", _ANEW))
+    if any(each.get("failurePolicy") == "Ignore" for each in webhooks.values()):
+        message = "the webhook fails open: while it does not answer, Jobs with a queue run on this cluster"
+        found.append(warning(_CHECK, MANAGEMENT, message, _ANEW))
+    authorities = [_authorities(each) for each in webhooks.values()]
+    ends = [max(each.not_valid_after_utc for each in bundle) for bundle in authorities if bundle]
+    renew = f"Delete Secret {system}/{SECRET}: the dispatcher makes new certificates."
+    if certificates is not None and not all(_trusts(bundle, certificates) for bundle in authorities):
+        message = "the webhook's CA is not current: it did not sign the certificate that the webhook shows"
+        found.append(fault("Certificates", MANAGEMENT, message, f"{_ANEW} If that does not help: {renew.lower()}"))
+    elif ends and min(ends) <= now:
+        found.append(fault("Certificates", MANAGEMENT, f"the webhook's CA ended on {min(ends):%Y-%m-%d}", renew))
+    elif ends and min(ends) - now < _SOON:
+        message = f"the webhook's CA ends on {min(ends):%Y-%m-%d}, and was not renewed"
+        found.append(warning("Certificates", MANAGEMENT, message, f"Does the dispatcher run? {renew}"))
+    return found
+
+
+def _authorities(webhook: Json) -> list[x509.Certificate]:
+    bundle = (webhook.get("clientConfig") or {}).get("caBundle")
+    try:
+        return x509.load_pem_x509_certificates(base64.b64decode(bundle or ""))
+    except (ValueError, binascii.Error):
+        return []
+
+
+def _trusts(authorities: list[x509.Certificate], certificates: Certificates) -> bool:
+    shown = certificates.current.parsed
+    for authority in authorities:
+        try:
+            shown.verify_directly_issued_by(authority)
+        except (ValueError, TypeError, InvalidSignature):
+            continue
+        return True
+    return False
+
+
+async def _probe(client: Client, namespace: str, system: str) -> list[Finding]:
+    """Would a Job with a queue be made ours? One that does not exist will do: to be refused by us is an answer too."""
+    try:
+        answer = await client.create(JOBS, probe_job({QUEUE_LABEL: PROBE}), namespace, dry_run=True)
+    except ApiError as error:
+        return [check_refusal(error, system)]
+    if "managedBy" not in answer["spec"]:
+        remedy = "Is it registered for all namespaces? Delete its configuration: the dispatcher makes it anew."
+        return [fault(_CHECK, MANAGEMENT, "a Job with a queue would not be made ours", remedy)]
+    return [ok(_CHECK, MANAGEMENT, "a Job with a queue would be made ours")]
+
+
+def check_refusal(error: ApiError, system: str) -> Finding:
+    """What it says about the webhook that a Job with a queue was refused. Pure."""
+    if any(cause.reason == REFUSED for cause in error.causes):
+        return ok(_CHECK, MANAGEMENT, "the webhook answers")
+    if isinstance(error, (Forbidden, BadRequest, Invalid)):  # by a right that is missing, or by somebody else's policy
+        return warning(_CHECK, MANAGEMENT, f"a dry run was refused: {error.message}", ASK)
+    remedy = (
+        "Does the dispatcher run, does its Service or URL lead to it, and is its certificate the one in Secret "
+        f"{system}/{SECRET}? Until then Jobs with a queue are refused."
+    )
+    return fault(_CHECK, MANAGEMENT, f"the webhook does not answer: {error.message}", remedy)
+
+
+async def _check_placement(client: Client) -> Finding:
+    try:
+        if not await are_policies_served(client):
+            message = "this API server has no ValidatingAdmissionPolicies: whoever may write Jobs may place them"
+            return warning(
+                "Placement",
+                MANAGEMENT,
+                message,
+                "Kubernetes has them since 1.30: is the API switched off (--runtime-config)?",
+            )
+        return check_placement_policy(await placement_policy_state(client))
+    except Forbidden:
+        return unreadable("Placement", "ValidatingAdmissionPolicies")
+
+
+def check_placement_policy(states: list[PolicyState]) -> Finding:
+    """Is placement left to the dispatcher? Pure."""
+    remedy = f"`multimirror install` puts it in place, or `kubectl apply --server-side -f {MANIFEST}`."
+    missing = [state.name for state in states if state.live is None]
+    if missing:
+        message = f"there is no {', no '.join(missing)}: whoever may write Jobs may send them past queue and quota"
+        return fault("Placement", MANAGEMENT, message, remedy)
+    differing = [f"{state.name} ({', '.join(state.differing)})" for state in states if state.differing]
+    if differing:
+        return warning("Placement", MANAGEMENT, f"another version of it is there: {', '.join(differing)}", remedy)
+    return ok("Placement", MANAGEMENT, "only the dispatcher says where Jobs run")

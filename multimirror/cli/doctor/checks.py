@@ -1,0 +1,128 @@
+"""What is wrong with versions, clocks, credentials, queues and namespaces, as they were read. Pure."""
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from multimirror.api import (
+    DEFAULT_QUEUE_LABEL,
+    READY,
+    MirrorQueueSpec,
+    SpecError,
+    WorkerClusterSpec,
+)
+from multimirror.batch import Json, find_condition
+from multimirror.cli.doctor.findings import Finding, fault, ok, warning
+
+SKEW_WARNING: Final = 5.0
+SKEW_FAULT: Final = 30.0
+"""The default grace of a fence, and longer than a lease."""
+_EXPIRES_SOON: Final = timedelta(days=14)
+MANAGED_BY_SINCE: Final = (1, 32)
+
+
+def minor(version: str) -> tuple[int, int]:
+    """`v1.36.4+x` as (1, 36); (0, 0) if it is none."""
+    found = re.match(r"v?(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def check_version(version: str) -> Finding:
+    if minor(version) < MANAGED_BY_SINCE:
+        message = f"Kubernetes {version or 'unknown'}: Jobs have spec.managedBy by default from 1.32 on"
+        remedy = "Upgrade it; with 1.30 and 1.31 switch the feature gate JobManagedBy on (API server and controllers)."
+        return fault("Version", "management", message, remedy)
+    return ok("Version", "management", f"Kubernetes {version}")
+
+
+def skew(date: str | None, before: datetime, after: datetime) -> float | None:
+    """Seconds that a server's clock is ahead of ours, to about a second; None when it does not tell."""
+    try:
+        told = parsedate_to_datetime(date or "")
+    except (TypeError, ValueError):
+        return None
+    middle = before + (after - before) / 2
+    apart = (told - middle).total_seconds() + 0.5  # the header has whole seconds, cut off
+    return 0.0 if abs(apart) <= 1 + (after - before).total_seconds() / 2 else apart
+
+
+def check_skew(subject: str, seconds: float | None, against: str) -> list[Finding]:
+    if seconds is None or abs(seconds) < SKEW_WARNING:
+        return [] if seconds is None else [ok("Clock", subject, f"its clock and that of {against} agree")]
+    ahead = "ahead of" if seconds > 0 else "behind"
+    message = f"its clock is {abs(seconds):.0f} s {ahead} that of {against}"
+    remedy = "Let both take their time from the same source (NTP): fences, leases and tokens are judged by it."
+    return [(fault if abs(seconds) >= SKEW_FAULT else warning)("Clock", subject, message, remedy)]
+
+
+def check_expiry(subject: str, name: str, end: datetime | None, now: datetime) -> Finding:
+    """When a worker's credentials end."""
+    remedy = f"`multimirror join {name} --kubeconfig ... --new-token` renews them."
+    if end is None:
+        return ok("Credentials", subject, "its credentials do not expire")
+    if end <= now:
+        return fault("Credentials", subject, f"its credentials expired on {end:%Y-%m-%d %H:%M} UTC", remedy)
+    if end - now < _EXPIRES_SOON:
+        days = max(0, (end - now).days)
+        return warning("Credentials", subject, f"its credentials expire in {days} days", remedy)
+    return ok("Credentials", subject, f"its credentials are good until {end:%Y-%m-%d}")
+
+
+def check_queues(queues: Iterable[Json], clusters: Mapping[str, Json]) -> list[Finding]:
+    """Is there a way from each queue to a worker?"""
+    found = [_queue(queue, clusters) for queue in queues]
+    if not found:
+        remedy = "Make a MirrorQueue: `kubectl explain mirrorqueue.spec` describes it."
+        return [warning("Queues", "queues", "there is no MirrorQueue: no Job can be sent anywhere", remedy)]
+    return found
+
+
+def _queue(queue: Json, clusters: Mapping[str, Json]) -> Finding:
+    name = queue["metadata"]["name"]
+    subject = f"queue {name}"
+    try:
+        spec = MirrorQueueSpec.read(queue)
+    except SpecError as error:
+        return fault("Queues", subject, str(error), f"`kubectl edit mirrorqueue {name}`.")
+    members = [each for each, cluster in clusters.items() if _selected(spec, each, cluster)]
+    missing = [each for each in spec.workers.names if each not in clusters]
+    if not members:
+        named = f": there is no WorkerCluster {', '.join(missing)}" if missing else ""
+        remedy = "Join one (`multimirror join`), or change spec.workers; `multimirror get clusters -o wide` has labels."
+        return fault("Queues", subject, f"it has no worker clusters{named}", remedy)
+    able = [each for each in members if _is_ready(clusters[each])]
+    if not able:
+        remedy = "`multimirror get clusters` says why; `multimirror uncordon` if they are only cordoned."
+        return fault("Queues", subject, f"none of its workers is ready ({', '.join(sorted(members))})", remedy)
+    if missing:
+        remedy = "Join it, or take its name out of spec.workers.names."
+        return warning("Queues", subject, f"it names a WorkerCluster that is not there: {', '.join(missing)}", remedy)
+    return ok("Queues", subject, f"{len(able)} of its {len(members)} workers ready")
+
+
+def _selected(spec: MirrorQueueSpec, name: str, cluster: Json) -> bool:
+    try:
+        return spec.workers.include(name, WorkerClusterSpec.read(cluster).labels)
+    except SpecError:
+        return name in spec.workers.names
+
+
+def _is_ready(cluster: Json) -> bool:
+    ready = find_condition((cluster.get("status") or {}).get("conditions") or (), READY)
+    return ready is not None and ready.get("status") == "True"
+
+
+def check_namespaces(namespaces: Iterable[Json], queues: Iterable[str]) -> list[Finding]:
+    """Default queues that are none."""
+    known = set(queues)
+    found = []
+    for namespace in namespaces:
+        queue = (namespace["metadata"].get("labels") or {}).get(DEFAULT_QUEUE_LABEL)
+        if queue and queue not in known:
+            name = namespace["metadata"]["name"]
+            message = f"its default queue {queue} does not exist: Jobs cannot be created there"
+            remedy = f"Make the MirrorQueue, or `kubectl label namespace {name} {DEFAULT_QUEUE_LABEL}-`."
+            found.append(fault("Namespaces", f"namespace {name}", message, remedy))
+    return found

@@ -1,0 +1,256 @@
+"""A cluster becomes a worker, and is one no more: its Secret and its WorkerCluster on the management cluster.
+
+On join the token is tried before it is stored, with the questions that the dispatcher will ask. Every step may be
+repeated, and repairs what an earlier one left. Nothing is ever taken away by a join: one with fewer namespaces says
+what an earlier one granted.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from multimirror.api import ORIGIN_LABEL, WORKER_CLUSTERS, SpecError, WorkerClusterSpec
+from multimirror.batch import Json
+from multimirror.cli import credentials
+from multimirror.cli.apply import FIELD_MANAGER, apply
+from multimirror.cli.errors import CommandError, Exit
+from multimirror.cli.progress import say
+from multimirror.cli.worker_account import grant, has_account, request_token
+from multimirror.cli.workers import cluster_named, stored_identity
+from multimirror.kube import ApiError, Client, Connection, KubeError, resources
+from multimirror.kube.errors import AlreadyExists, Forbidden, NotFound, Unauthorized
+from multimirror.kube.kubeconfig import Access, parse_strict
+from multimirror.kube.resources import JOBS
+from multimirror.workers.probe import Facts, check, identity_of, version_of
+
+_SETTLE_SECONDS: Final = 20.0
+"""Roles take effect a moment after they were written."""
+_PART_OF: Final = {"app.kubernetes.io/part-of": "multimirror"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinOptions:
+    """None: as it is, or as it is by default."""
+
+    name: str
+    namespaces: Mapping[str, str] | None = None
+    every_namespace: bool = False
+    create_namespaces: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    weight: int | None = None
+    max_jobs: int | None = None
+    server: str | None = None
+    token_duration: timedelta = timedelta(days=365)
+    new_token: bool = False
+    same_cluster: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _SecretKey:
+    namespace: str
+    name: str
+    key: str
+
+
+async def join(management: Client, worker: Client, access: Access, options: JoinOptions, system: str) -> None:
+    """Make the cluster behind `worker` a worker of that name; returns when the WorkerCluster is there."""
+    existing = await _existing(management, options.name)
+    namespaces = _namespaces(options, existing)
+    identity, version = await asyncio.gather(identity_of(worker), version_of(worker))
+    await _check_identity(management, identity, options)
+    if existing is not None and await stored_identity(management, options.name, system) not in {None, identity}:
+        remedy = f"Choose another name, or `multimirror leave {options.name}` first: its Jobs would be lost."
+        raise CommandError(f"{options.name} is the name of another cluster", remedy, code=Exit.REFUSED)
+    say(f"worker {options.name}: Kubernetes {version} at {options.server or access.server}")
+    await _check_namespaces(worker, options, namespaces)
+    # On the management cluster itself an account of that name is the dispatcher's own: it is used as it is.
+    await grant(worker, namespaces, account=not (options.same_cluster and await has_account(worker)))
+    secret = _secret_key(existing, options.name, system)
+    await _system_namespace(management, system)
+    kubeconfig = await _kubeconfig(management, worker, access, options, secret)
+    facts = await _probe(kubeconfig, options.name, namespaces)
+    if facts.missing:
+        problem = f"the account may not {', '.join(facts.missing)} on worker {options.name}"
+        raise CommandError(problem, "Does something on that cluster take its roles away?", code=Exit.REFUSED)
+    await apply(management, credentials.secret_of(secret.name, kubeconfig, secret.key), system)
+    end = credentials.expiry(parse_strict(kubeconfig))
+    until = "which does not expire" if end is None else f"good until {end:%Y-%m-%d}"
+    say(f"stored its kubeconfig in Secret {system}/{secret.name}, {until}")
+    await _write(management, options, existing, secret)
+
+
+async def _existing(management: Client, name: str) -> Json | None:
+    try:
+        return await management.get(WORKER_CLUSTERS, name)
+    except NotFound as error:
+        if error.details.get("name"):
+            return None
+        raise  # there is no such kind
+
+
+def _namespaces(options: JoinOptions, existing: Json | None) -> Mapping[str, str] | None:
+    """Where its Jobs may come from, and go to: as asked for, else as it is already, else everywhere."""
+    if options.namespaces is not None or options.every_namespace or existing is None:
+        return options.namespaces
+    try:
+        return WorkerClusterSpec.read(existing).namespaces
+    except SpecError:
+        return None
+
+
+async def _check_identity(management: Client, identity: str, options: JoinOptions) -> None:
+    if await identity_of(management) == identity and not options.same_cluster:
+        raise CommandError(
+            f"--kubeconfig names the management cluster itself, not a worker to join as {options.name}",
+            "Name the worker's kubeconfig or --context; --same-cluster makes a cluster its own worker.",
+            code=Exit.USAGE,
+        )
+
+
+async def _check_namespaces(worker: Client, options: JoinOptions, namespaces: Mapping[str, str] | None) -> None:
+    there = {each["metadata"]["name"] for each in (await worker.list(resources.NAMESPACES)).items}
+    missing = sorted(set((namespaces or {}).values()) - there)
+    if missing and not options.create_namespaces:
+        raise CommandError(
+            f"worker {options.name} has no namespace {', '.join(missing)}",
+            "Make it there, add --create-namespaces, or send Jobs elsewhere with --namespaces HERE=THERE.",
+            code=Exit.REFUSED,
+        )
+    for name in missing:
+        with contextlib.suppress(AlreadyExists):
+            await worker.create(resources.NAMESPACES, {"metadata": {"name": name}})
+            say(f"made namespace {name} there")
+
+
+async def _kubeconfig(
+    management: Client, worker: Client, access: Access, options: JoinOptions, secret: _SecretKey
+) -> dict[str, Any]:
+    if not options.new_token:
+        kept = await _stored_kubeconfig(management, access, options, secret)
+        if kept is not None:
+            return kept
+    token = await request_token(worker, options.token_duration)
+    return credentials.self_contained(access, token, name=options.name, server=options.server)
+
+
+async def _stored_kubeconfig(
+    management: Client, access: Access, options: JoinOptions, secret: _SecretKey
+) -> dict[str, Any] | None:
+    """The token of an earlier join, where it is still good for half of its time: a join changes nothing in vain."""
+    try:
+        found = await management.get(resources.SECRETS, secret.name, secret.namespace)
+        old = parse_strict(credentials.kubeconfig_in(found, secret.key) or b"")
+    except KubeError:
+        return None
+    end = credentials.expiry(old)
+    if old.token is None or (end is not None and end < datetime.now(UTC) + options.token_duration / 2):
+        return None
+    config = credentials.self_contained(access, old.token, name=options.name, server=options.server)
+    try:
+        async with Client(Connection.strict(config, name=options.name), timeout=10.0) as client:
+            await identity_of(client)
+    except ApiError:
+        return None
+    return config
+
+
+async def _probe(kubeconfig: Mapping[str, Any], name: str, namespaces: Mapping[str, str] | None) -> Facts:
+    """Ask with the account's own token what the dispatcher will ask; roles may take a moment."""
+    targets = None if namespaces is None else sorted(namespaces.values())
+    ends = time.monotonic() + _SETTLE_SECONDS
+    async with Client(Connection.strict(kubeconfig, name=name), timeout=15.0) as client:
+        while True:
+            try:
+                facts = await check(client, targets)
+            except (Unauthorized, Forbidden):
+                if time.monotonic() > ends:
+                    raise
+            else:
+                if not facts.missing or time.monotonic() > ends:
+                    return facts
+            await asyncio.sleep(0.1)
+
+
+def _secret_key(existing: Json | None, name: str, system: str) -> _SecretKey:
+    """The Secret that the WorkerCluster names already, else one of its own name."""
+    if existing is not None:
+        with contextlib.suppress(SpecError):
+            secret = WorkerClusterSpec.read(existing).secret
+            if secret is not None:
+                return _SecretKey(system, secret.name, secret.key)
+    return _SecretKey(system, f"worker-{name}", "kubeconfig")
+
+
+async def _system_namespace(management: Client, system: str) -> None:
+    try:
+        await management.get(resources.NAMESPACES, system)
+    except NotFound:
+        metadata = {"name": system, "labels": _PART_OF}
+        await apply(management, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+
+
+async def _write(management: Client, options: JoinOptions, existing: Json | None, secret: _SecretKey) -> None:
+    spec: Json = {"kubeconfig": {"secret": {"name": secret.name, "key": secret.key}}}
+    if options.namespaces is not None or options.every_namespace:
+        spec["namespaces"] = options.namespaces and [
+            {"name": here, "workerNamespace": there} for here, there in sorted(options.namespaces.items())
+        ]
+    given = {"labels": dict(options.labels) or None, "weight": options.weight, "maxJobs": options.max_jobs}
+    spec |= {key: value for key, value in given.items() if value is not None}
+    if existing is not None:
+        spec["kubeconfig"] = {"path": None, **spec["kubeconfig"]}
+        await management.patch(WORKER_CLUSTERS, options.name, {"spec": spec})
+        say(f"WorkerCluster {options.name} was there already; it is up to date")
+        return
+    created = {
+        "apiVersion": WORKER_CLUSTERS.api_version,
+        "kind": WORKER_CLUSTERS.kind,
+        "metadata": {"name": options.name},
+        "spec": {key: value for key, value in spec.items() if value is not None},
+    }
+    await management.create(WORKER_CLUSTERS, created, field_manager=FIELD_MANAGER)
+    say(f"made WorkerCluster {options.name}")
+
+
+async def forget(management: Client, name: str, system: str) -> None:
+    """Delete the WorkerCluster, then its Secret, if join made that and nobody else uses it."""
+    cluster = await cluster_named(management, name)
+    secret = _secret_of(cluster)
+    with contextlib.suppress(NotFound):
+        await management.delete(WORKER_CLUSTERS, name)
+    others = {_secret_of(each) for each in (await management.list(WORKER_CLUSTERS)).items}
+    if secret is None or secret in others:
+        return
+    with contextlib.suppress(NotFound):
+        found = await management.get(resources.SECRETS, secret, system)
+        if _PART_OF.items() <= (found["metadata"].get("labels") or {}).items():
+            await management.delete(resources.SECRETS, secret, system, uid=found["metadata"]["uid"])
+
+
+def _secret_of(cluster: Json) -> str | None:
+    try:
+        reference = WorkerClusterSpec.read(cluster).secret
+    except SpecError:
+        return None
+    return reference.name if reference is not None else None
+
+
+async def check_cleanup(management: Client, worker: Client, name: str, system: str) -> None:
+    """Before anything is done: is that kubeconfig this worker's, and does no other management cluster use it?"""
+    await cluster_named(management, name)
+    identity = await identity_of(worker)
+    if await stored_identity(management, name, system) not in {None, identity}:
+        problem = f"--kubeconfig names another cluster than worker {name}"
+        raise CommandError(problem, "Name the worker's own kubeconfig or --context.", code=Exit.USAGE)
+    ours = await identity_of(management)
+    if identity == ours:
+        problem = f"{name} is the management cluster itself, and the account there the dispatcher's own"
+        raise CommandError(problem, "Leave without --cleanup.", code=Exit.REFUSED)
+    found = (await worker.list(JOBS, label_selector=ORIGIN_LABEL)).items
+    if any(copy["metadata"]["labels"][ORIGIN_LABEL] != ours for copy in found):
+        problem = f"another management cluster has Jobs on {name}, with the same account"
+        raise CommandError(problem, "Leave without --cleanup; the last one to leave cleans up.", code=Exit.REFUSED)

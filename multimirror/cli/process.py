@@ -1,0 +1,71 @@
+"""`multimirror run`: the dispatcher as a process, with health, leadership and an orderly end.
+
+How such a process lives is in kube/manager.py. One that loses the lease, or a task that it relies on, ends with exit
+code 1 and is started again by whoever runs it.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from multimirror.cli.admission import AdmissionOptions, serve_admission
+from multimirror.cli.dispatcher_lease import LEASE
+from multimirror.dispatcher import COMPONENT, Dispatcher
+from multimirror.kube import Connection
+from multimirror.kube.health import HealthServer
+from multimirror.kube.manager import Election, Manager
+from multimirror.options import DispatcherOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    kubeconfig: Path | None
+    context: str | None
+    identity: str | None
+    leader_elect: bool
+    lease_seconds: int
+    health_host: str
+    health_port: int
+    concurrency: int
+    dispatcher: DispatcherOptions
+    admission: AdmissionOptions | None = None
+    """None: Jobs are made ours by admission policies, or by whoever creates them."""
+
+
+async def serve(options: RunOptions, stop: asyncio.Event) -> None:
+    connection = Connection.own(options.kubeconfig, options.context, name="management")
+    health = HealthServer(options.health_host, options.health_port)
+    election = _election(options) if options.leader_elect else None
+    async with Manager(
+        connection, COMPONENT, concurrency=options.concurrency, election=election, health=health
+    ) as manager:
+        dispatcher = await Dispatcher.connect(manager.client, options.dispatcher, guard=manager.guard)
+        health.add_question("/explain", partial(_explain, dispatcher))
+        admission = serve_admission(options.admission, connection, health) if options.admission is not None else None
+        await manager.run(dispatcher, stop, beside=admission)
+
+
+def _election(options: RunOptions) -> Election:
+    """Times in the proportions that Kubernetes uses: of 15 s, 10 to be renewed in, every 2."""
+    seconds = options.lease_seconds
+    return Election(
+        LEASE,
+        options.dispatcher.namespace,
+        options.identity,
+        lease_duration=seconds,
+        renew_deadline=seconds * 2 / 3,
+        retry_period=min(2.0, seconds * 2 / 15),
+    )
+
+
+def _explain(dispatcher: Dispatcher, parameters: Mapping[str, str]) -> tuple[int, object]:
+    """/explain?job=NAMESPACE/NAME: where it is, and why it is not further."""
+    key = parameters.get("job", "")
+    if key.count("/") != 1:
+        return 400, {"error": "say which Job: /explain?job=NAMESPACE/NAME"}
+    if not dispatcher.ready.is_set():
+        return 503, {"error": "this replica does not lead; ask the one that does"}
+    answer = dispatcher.explained(key)
+    return (200, answer) if answer is not None else (404, {"error": f"there is no Job {key} that multimirror manages"})

@@ -1,0 +1,121 @@
+"""batch/v1 Job, as a mirrored kind."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from multimirror.api.placement import Copy, fence_of
+from multimirror.batch import Json, Phase, find_condition, phase
+from multimirror.kinds.job import endings, fence
+from multimirror.kinds.job.copy import make_copy
+from multimirror.kinds.job.mirror import mirror_status
+from multimirror.kinds.kind import RUNNING, CopyOptions, InStep, Kind, Outcome, Rejection
+from multimirror.kinds.pod_sets import PodSet
+from multimirror.kube.resource import Object, Resource
+from multimirror.kube.resources import JOBS
+
+_STOCK: Final = frozenset({"kube-controller-manager", "k3s"})
+"""How the API server calls those who carry Kubernetes' own Job controller, in managedFields."""
+
+
+class JobKind:
+    """Kubernetes' own Jobs, under the strengthened rules for their status."""
+
+    resource: Resource = JOBS
+    can_be_fenced = True
+
+    def trim(self, obj: Object) -> Object:
+        """Of managedFields only whether Kubernetes' own Job controller has written: they are half of an object."""
+        metadata = obj["metadata"]
+        writers = _stock_writers(metadata.pop("managedFields", None))
+        if writers:
+            metadata["managedFields"] = writers
+        return obj
+
+    def managed_by(self, obj: Json) -> str | None:
+        return (obj.get("spec") or {}).get("managedBy")
+
+    def run_by_others(self, obj: Json, *, attempt: int) -> bool:
+        """This cluster's own Job controller does not know managedBy; or somebody writes before our first attempt."""
+        return bool(_stock_writers(obj["metadata"].get("managedFields"))) or (attempt == 0 and _touched(obj))
+
+    def is_suspended(self, obj: Json) -> bool:
+        return bool(obj["spec"].get("suspend"))
+
+    def suspension(self, *, suspend: bool) -> Json:
+        return {"spec": {"suspend": suspend}}
+
+    def outcome(self, obj: Json) -> Outcome:
+        status = obj.get("status") or {}
+        if not status.get("conditions"):
+            return RUNNING
+        match phase(status):
+            case Phase.RUNNING:
+                return RUNNING
+            case Phase.COMPLETE | Phase.FAILED as end:
+                condition = find_condition(status["conditions"], end.value) or {}
+                return Outcome(True, True, end is Phase.COMPLETE, condition.get("lastTransitionTime"))
+            case announced:
+                return Outcome(True, False, announced is Phase.SUCCESS_CRITERIA_MET)
+
+    def has_started(self, obj: Json) -> bool:
+        return bool((obj.get("status") or {}).get("startTime"))
+
+    def pod_sets(self, obj: Json) -> Sequence[PodSet]:
+        spec = obj["spec"]
+        pods = spec.get("parallelism", 1)
+        if spec.get("completions") is not None:
+            pods = min(pods, spec["completions"])
+        return (PodSet("main", pods, spec["template"]["spec"]),)
+
+    def make_copy(self, original: Json, options: CopyOptions) -> Json:
+        return make_copy(original, options)
+
+    def mirror(self, original: Json, observed: object) -> Json | Rejection | None:
+        return mirror_status(original, observed)
+
+    def waiting_status(self, original: Json, now: str) -> Json:
+        return endings.waiting_status(original, now)
+
+    def ended_status(self, original: Json, now: str, *, reason: str = "", message: str = "") -> Json:
+        return endings.ended_status(original, now, reason=reason, message=message)
+
+    def in_step(self, original: Json, copy: Copy, *, clock: float, may_renew: bool) -> InStep:
+        """The fields that may change while a Job runs, and only those: what a worker's webhooks add is not ours."""
+        spec, theirs = original["spec"], copy.object["spec"]
+        wanted: Json = {"parallelism": spec.get("parallelism", 1)}
+        again_in: float | None = None
+        fenced = fence_of(original) is not None
+        if spec.get("suspend") or not fenced or not theirs.get("suspend") or fence.may_resume(copy):
+            wanted["suspend"] = bool(spec.get("suspend"))
+        if not fenced or may_renew:
+            wanted["activeDeadlineSeconds"], again_in = fence.deadline(original, copy, clock)
+        if spec.get("completionMode") == "Indexed":
+            wanted["completions"] = spec.get("completions")
+        found = {key: theirs.get(key) for key in wanted} | {"suspend": bool(theirs.get("suspend"))}
+        changed = {key: value for key, value in wanted.items() if found[key] != value}
+        return InStep({"spec": changed} if changed else {}, again_in)
+
+    def fence_expired(self, original: Json, status: Json) -> bool:
+        return fence.fence_expired(original, status)
+
+    def safe_after(self, original: Json, grace: float) -> float:
+        return fence.safe_after(original, grace)
+
+
+JOB: Final[Kind] = JobKind()
+
+
+def _stock_writers(managed_fields: Iterable[Json] | None) -> list[Json]:
+    """The entries by which Kubernetes' own Job controller has written a Job's status; of each, what tells."""
+    return [
+        {"manager": each["manager"], "subresource": "status"}
+        for each in managed_fields or ()
+        if each.get("subresource") == "status" and each.get("manager") in _STOCK
+    ]
+
+
+def _touched(obj: Json) -> bool:
+    """Nobody but us writes the status of a Job that we manage, and we write none before the first attempt."""
+    status = obj.get("status") or {}
+    foreign = (c for c in status.get("conditions") or () if "/" not in c.get("type", ""))
+    return bool(status.get("startTime") or status.get("active") or any(foreign))

@@ -1,0 +1,127 @@
+"""Where the read model comes from: the dispatcher's caches and its scheduler, behind the questions of FleetState."""
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import NamedTuple, Self
+
+from multimirror.api import MirrorQueueSpec, WorkerClusterSpec
+from multimirror.api.placement import attempt_of, cluster_of
+from multimirror.batch import Json
+from multimirror.kinds import JOB, KINDS, Kind, Ref, is_held
+from multimirror.kinds.pod_sets import quantities_of
+from multimirror.kube import key_of
+from multimirror.observe.snapshot import DecisionView, Original, QueueHead, Usage, WorkerFit
+from multimirror.reconcile.cache import ManagementCache
+from multimirror.scheduling.assignments import Assignments
+from multimirror.scheduling.scheduler import Scheduler
+from multimirror.scheduling.usage import Usage as SchedulerUsage
+from multimirror.workers import Workers, WorkerState
+
+
+class _Usage(NamedTuple):
+    jobs: int
+    resources: Mapping[str, Decimal]
+
+    @classmethod
+    def of(cls, sums: SchedulerUsage) -> Self:
+        return cls(sums.jobs, quantities_of(sums.resources))
+
+
+class CachedFleet:
+    """A FleetState."""
+
+    def __init__(
+        self, management: ManagementCache, workers: Workers, assignments: Assignments, scheduler: Scheduler
+    ) -> None:
+        self._management, self._workers, self._usage, self._scheduler = (
+            management,
+            workers,
+            assignments.usage,
+            scheduler,
+        )
+
+    def worker_clusters(self) -> Iterable[Json]:
+        return self._management.clusters.list()
+
+    def mirror_queues(self) -> Iterable[Json]:
+        return self._management.queues.list()
+
+    def worker_state(self, worker: str) -> WorkerState | None:
+        found = self._workers.get(worker)
+        return found.state if found is not None else None
+
+    def worker_spec(self, worker: str) -> WorkerClusterSpec | None:
+        return self._workers.specs.get(worker)
+
+    def queue_spec(self, queue: str) -> MirrorQueueSpec | None:
+        return self._management.queue_specs.get(queue)
+
+    def kinds(self) -> Iterable[str]:
+        return (f"{kind.resource.kind}.{kind.resource.group}" for kind in KINDS)
+
+    def worker_usage(self, worker: str) -> Usage:
+        return _Usage.of(self._usage.sums.worker(worker))
+
+    def queue_usage(self, queue: str) -> Usage:
+        return _Usage.of(self._usage.sums.queue(queue))
+
+    def running_by_worker(self, queue: str) -> Mapping[str, int]:
+        return self._usage.sums.by_worker(queue)
+
+    def finished_by_worker(self, queue: str) -> Mapping[str, int]:
+        return self._management.originals.finished.get(queue, {})
+
+    def pending(self, queue: str) -> int:
+        return self._scheduler.pending(queue)
+
+    def head(self, queue: str) -> QueueHead | None:
+        head = self._scheduler.heads.get(queue)
+        if head is None:
+            return None
+        candidate, decision = head.candidate, head.decision
+        return QueueHead(
+            job=f"{candidate.namespace}/{candidate.name}",
+            since=candidate.created,
+            reason=decision.reason,
+            message=str(decision),
+        )
+
+    def copy_states(self, worker: str) -> Iterable[str]:
+        found = self._workers.get(worker)
+        if found is None or found.session is None:
+            return ()
+        session = found.session
+        copies = [(kind, copy) for kind in KINDS for copy in session.all_copies(kind.resource)]
+        return (_copy_state(kind, copy) for kind, copy in copies)
+
+    def original(self, key: str) -> Original | None:
+        originals = self._management.originals
+        job = originals.find(JOB, key)
+        if job is None:
+            return None
+        return Original(
+            key=key_of(job),
+            uid=job["metadata"]["uid"],
+            queue=originals.queue_of(job),
+            cluster=cluster_of(job),
+            attempt=attempt_of(job),
+            finished=JOB.outcome(job).finished,
+            suspended=JOB.is_suspended(job),
+            held=is_held(JOB, job),
+        )
+
+    def decision(self, uid: str) -> DecisionView | None:
+        found = self._scheduler.decisions.get(Ref(JOB.resource.name, uid))
+        if found is None:
+            return None
+        workers = tuple(WorkerFit(each.worker, each.fits, each.why) for each in found.results)
+        return DecisionView(reason=found.reason, message=str(found), workers=workers)
+
+
+def _copy_state(kind: Kind, copy: Json) -> str:
+    if "deletionTimestamp" in copy["metadata"]:
+        return "terminating"
+    outcome = kind.outcome(copy)
+    if outcome.finished:
+        return "complete" if outcome.success else "failed"
+    return "suspended" if kind.is_suspended(copy) else "running"

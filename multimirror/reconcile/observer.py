@@ -1,0 +1,114 @@
+"""What is known around one object, put together from the caches of all clusters. Reads only."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from multimirror.api.placement import Copy, attempt_of, cluster_namespace_of, cluster_of
+from multimirror.batch import Json
+from multimirror.kinds import Kind, Ref
+from multimirror.kinds.pod_sets import total
+from multimirror.reconcile.cache import ManagementCache
+from multimirror.reconcile.memory import Memory
+from multimirror.reconcile.state import ObservedState, policy_of
+from multimirror.scheduling.candidates import Candidate, WorkerSnapshot, candidate
+from multimirror.workers import Contact, Workers
+
+
+class Observer:
+    """Answers what is known around an object, and what workers look like to the scheduler."""
+
+    def __init__(
+        self, management: ManagementCache, workers: Workers, memory: Memory, clock: Callable[[], float]
+    ) -> None:
+        self._management, self._workers, self._memory, self._clock = management, workers, memory, clock
+        self._holders: dict[Ref, set[str]] = {}  # the workers that have shown a copy of it
+
+    def copy_seen(self, worker: str, ref: Ref) -> None:
+        """A worker's cache has shown a copy of this object: it is one of those that are asked for its copies."""
+        self._holders.setdefault(ref, set()).add(worker)
+
+    def observe(self, ref: Ref) -> ObservedState:
+        originals, now = self._management.originals, self._clock()
+        kind, obj, copies = originals.kind(ref), originals.get(ref), self._copies(ref)
+        if obj is None:
+            return ObservedState(kind, None, copies, contacts=self._contacts(kind, copies), now=now)
+        notes = self._memory.find(ref)
+        last_seen = notes.last_seen if notes is not None else None
+        return ObservedState(
+            kind,
+            obj,
+            copies,
+            policy=policy_of(self._management.queue_specs.get(originals.queue_of(obj))),
+            contacts=self._contacts(kind, copies, obj),
+            namespace=self.namespace_there(obj),
+            refusals=self._memory.refusals(ref, now),
+            last_seen_status=last_seen.status
+            if last_seen is not None and last_seen.attempt == attempt_of(obj)
+            else None,
+            now=now,
+        )
+
+    def namespace_there(self, obj: Json) -> str | None:
+        """Where on its worker the copy of an assigned object belongs; see ObservedState.namespace."""
+        cluster = cluster_of(obj)
+        spec = self._workers.specs.get(cluster) if cluster is not None else None
+        recorded = cluster_namespace_of(obj)
+        if spec is None:
+            return recorded  # unreadable or gone: it takes nothing anyway
+        mapped = spec.namespace_for(obj["metadata"]["namespace"])
+        return mapped if recorded is None or recorded == mapped else None
+
+    def candidate(self, ref: Ref, avoid: Mapping[str, str]) -> Candidate | None:
+        """An object, as something to place; None where it is gone."""
+        originals = self._management.originals
+        obj = originals.get(ref)
+        if obj is None:
+            return None
+        queue = originals.queue_of(obj)
+        requests = total(originals.kind(ref).pod_sets(obj))
+        found = candidate(ref, obj, queue=queue, requests=requests, avoid=avoid)
+        spec = self._management.queue_specs.get(queue)
+        namespace = self._management.namespaces.get(obj["metadata"]["namespace"])
+        if spec is not None and not spec.admits((namespace or {}).get("metadata", {}).get("labels")):
+            return replace(found, problem=f"queue {queue} may not be used from namespace {found.namespace}")
+        return found
+
+    def worker_snapshots(self) -> Mapping[str, WorkerSnapshot]:
+        """The workers, as the scheduler sees them."""
+        found = (self.worker_snapshot(worker.name) for worker in self._workers)
+        return {snapshot.name: snapshot for snapshot in found if snapshot is not None}
+
+    def worker_snapshot(self, name: str) -> WorkerSnapshot | None:
+        """None for one that is gone, or cannot be read."""
+        worker, spec = self._workers.get(name), self._workers.specs.get(name)
+        if worker is None or spec is None:
+            return None
+        recorded = self._workers.contact(name).recorded
+        return WorkerSnapshot(name=name, spec=spec, state=worker.state, recorded=recorded)
+
+    def _copies(self, ref: Ref) -> list[Copy]:
+        """Only those are asked that have shown one: with fifty workers, asking all is most of a decision's cost."""
+        holders = self._holders.get(ref)
+        if holders is None:
+            return []
+        resource = self._management.originals.kind(ref).resource
+        copies: list[Copy] = []
+        for name in sorted(holders):
+            worker = self._workers.get(name)
+            session = worker.session if worker is not None else None
+            found = session.copies(ref.uid, resource) if session is not None else []
+            copies += [Copy(name, copy) for copy in found]
+            if not found and (worker is None or session is not None):
+                holders.discard(name)  # it is gone; one that comes back is shown again
+        if not holders:
+            del self._holders[ref]
+        return copies
+
+    def _contacts(self, kind: Kind, copies: Iterable[Copy], obj: Json | None = None) -> Mapping[str, Contact]:
+        resource = kind.resource
+        found = {copy.worker: self._workers.contact(copy.worker, copy.namespace, resource) for copy in copies}
+        cluster = cluster_of(obj) if obj is not None else None
+        if obj is not None and cluster is not None:
+            namespace = cluster_namespace_of(obj) or self.namespace_there(obj)
+            found[cluster] = self._workers.contact(cluster, namespace, resource)
+        return found

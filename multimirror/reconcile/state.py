@@ -1,0 +1,52 @@
+"""What is known around one object when something is decided about it: plain values, put together from the caches."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from multimirror.api import MirrorQueueSpec
+from multimirror.api.placement import Copy
+from multimirror.batch import Json
+from multimirror.kinds.kind import Kind
+from multimirror.workers.state import Contact
+
+LostPolicy = Literal["Redispatch", "Wait", "Fail"]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a queue says about objects that run."""
+
+    lost_after: float = 300.0
+    when_lost: LostPolicy = "Redispatch"
+    retention: float = 0.0
+    grace: float = 30.0
+    """How much longer than its fence, and its pods' time to stop, a fenced object waits before it moves."""
+
+
+def policy_of(queue: MirrorQueueSpec | None) -> Policy:
+    """The defaults where there is no such queue any more."""
+    queue = queue or MirrorQueueSpec()
+    lost = queue.on_worker_lost
+    policy = Policy(lost_after=lost.after, when_lost=lost.action.value, retention=queue.retention)
+    return replace(policy, grace=queue.fence.grace) if queue.fence is not None else policy
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedState:
+    """All that is known around one object."""
+
+    kind: Kind
+    original: Json | None
+    copies: Sequence[Copy] = ()
+    policy: Policy = field(default_factory=Policy)
+    contacts: Mapping[str, Contact] = field(default_factory=dict)
+    """Of the object's own worker (as to the namespace of its copy there), and of those that hold copies."""
+    namespace: str | None = None
+    """Where on its worker the copy belongs; None where the worker takes nothing from the object's namespace any more,
+    or maps it to another one than when the object was assigned."""
+    refusals: Mapping[str, str] = field(default_factory=dict)
+    """Workers that would not take the copy of the current attempt, or of an earlier one not long ago, and why."""
+    last_seen_status: Json | None = None
+    """The status of the current attempt's copy when it was last seen, if it was finished and has vanished."""
+    now: float = 0.0

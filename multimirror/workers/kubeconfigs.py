@@ -1,0 +1,90 @@
+"""Where the kubeconfig of a worker comes from: a Secret in our own namespace, or a file in the one directory that the
+operator allows (links that lead out of it are refused).
+
+Files are followed too: a file that was replaced, or a directory of a mounted Secret that was swapped, is another file,
+or has another time or size. Nothing is watched; whoever cares asks now and then (`changed`).
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from multimirror.api import SecretKey, WorkerClusterSpec
+from multimirror.kube import Informer
+
+_LARGEST: Final = 1 << 20
+_Fingerprint = tuple[str, int, int, int]
+
+
+class KubeconfigMissing(Exception):  # noqa: N818 - the reason in the WorkerCluster's condition
+    """There is none, or none that may be read. The text says what to do."""
+
+
+class Kubeconfigs:
+    """Reads kubeconfigs, and knows which files have changed since."""
+
+    def __init__(self, secrets: Informer, namespace: str, directory: Path | None) -> None:
+        self._secrets, self._namespace, self._directory = secrets, namespace, directory
+        self._read: dict[str, _Fingerprint | None] = {}  # file: what it was when it was read
+
+    def read(self, spec: WorkerClusterSpec) -> bytes:
+        """What a WorkerCluster names. Raises KubeconfigMissing."""
+        if spec.path is not None:
+            self._read[spec.path] = self._fingerprint(spec.path)  # first: a change while it is read is seen later
+            return self._from_file(spec.path)
+        assert spec.secret is not None, "one of both is set"
+        return self._from_secret(spec.secret)
+
+    def changed(self, specs: Mapping[str, WorkerClusterSpec]) -> set[str]:
+        """The names of those whose file is another one than the one that was read."""
+        self._read = {spec.path: self._read.get(spec.path) for spec in specs.values() if spec.path is not None}
+        changed = {path for path, before in self._read.items() if self._fingerprint(path) != before}
+        return {name for name, spec in specs.items() if spec.path in changed}
+
+    def _from_secret(self, reference: SecretKey) -> bytes:
+        where = f"Secret {self._namespace}/{reference.name}"
+        secret = self._secrets.get(f"{self._namespace}/{reference.name}")
+        if secret is None:
+            raise KubeconfigMissing(f"there is no {where}")
+        value = (secret.get("data") or {}).get(reference.key)
+        if value is None:
+            raise KubeconfigMissing(f"{where} has no key {reference.key!r}")
+        try:
+            return base64.b64decode(value, validate=True)
+        except binascii.Error as error:
+            raise KubeconfigMissing(f"{where}: key {reference.key!r} is not base64") from error
+
+    def _from_file(self, path: str) -> bytes:
+        directory = self._directory
+        if directory is None:
+            raise KubeconfigMissing(
+                "kubeconfigs in files are not allowed; start with --kubeconfig-directory, or use a Secret"
+            )
+        try:
+            found = (directory / path).resolve()
+            if not found.is_relative_to(directory.resolve()):
+                raise KubeconfigMissing(f"{path!r} leads out of the directory that is allowed")
+            if found.exists() and not found.is_file():
+                raise KubeconfigMissing(f"{path!r} is no file")
+            with found.open("rb") as file:
+                content = file.read(_LARGEST + 1)
+        except OSError as error:
+            raise KubeconfigMissing(f"{path!r} cannot be read: {error.strerror}") from error
+        except (RuntimeError, ValueError) as error:  # links that go round in circles; a name that no file can have
+            raise KubeconfigMissing(f"{path!r} cannot be read") from error
+        if len(content) > _LARGEST:
+            raise KubeconfigMissing(f"{path!r} is larger than 1 MiB")
+        return content
+
+    def _fingerprint(self, path: str) -> _Fingerprint | None:
+        """Changes when the file does; None while it cannot be seen."""
+        if self._directory is None:
+            return None
+        try:
+            found = (self._directory / path).resolve()
+            stat = found.stat()
+        except (OSError, RuntimeError, ValueError):
+            return None
+        return str(found), stat.st_ino, stat.st_mtime_ns, stat.st_size

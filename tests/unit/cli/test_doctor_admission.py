@@ -1,0 +1,98 @@
+"""The doctor's findings about admission: by reasons and certificates, whatever words an API server uses."""
+
+import base64
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from multimirror.admission.certificates import Certificates, Schedule, plan
+from multimirror.admission.deciding import Refusal
+from multimirror.admission.placement import placement_policy
+from multimirror.admission.registration import Registration, Service
+from multimirror.admission.server import _response
+from multimirror.cli.doctor.admission import check_placement_policy, check_refusal, check_registration
+from multimirror.cli.placement_policy import PolicyState
+from multimirror.kube import ApiError
+from multimirror.kube.errors import error_from_status
+
+Json = dict[str, Any]
+NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
+REGISTRATION = Registration(service=Service("ours", "multimirror"))
+
+
+def certificates(now: datetime = NOW) -> Certificates:
+    return plan(None, REGISTRATION.hosts(), now, Schedule(), injected=False)
+
+
+def refused(code: int, reason: str, message: str, *, by_us: bool = False) -> ApiError:
+    details = _response(Refusal(message))["status"]["details"] if by_us else {}
+    status = {"code": code, "reason": reason, "message": message, "details": details}
+    return error_from_status(status, cluster="management")
+
+
+@pytest.mark.parametrize(
+    ("error", "check", "level"),
+    [
+        pytest.param(refused(403, "Forbidden", "no such queue", by_us=True), "Admission", "ok", id="by our webhook"),
+        pytest.param(
+            refused(403, "Forbidden", "policy: no MirrorQueue for interns"),
+            "Admission",
+            "warning",
+            id="by a policy of somebody else, in our words",
+        ),
+        pytest.param(
+            refused(500, "InternalError", "failed calling webhook: dial tcp: no route to certificate-authority.svc"),
+            "Admission",
+            "fault",
+            id="by nobody: the webhook does not answer, and its name sounds like a certificate",
+        ),
+    ],
+)
+def test_who_refused_a_job_is_told_by_the_cause_in_the_answer(error: ApiError, check: str, level: str) -> None:
+    found = check_refusal(error, "ours")
+    assert (found.check, found.level) == (check, level)
+    assert found.remedy or level == "ok"
+
+
+def test_a_ca_that_did_not_sign_what_the_webhook_shows_is_a_fault() -> None:
+    shown, other = certificates(), certificates()
+    assert check_registration(REGISTRATION.configuration(shown.trusted), shown, "ours", NOW) == []
+    (found,) = check_registration(REGISTRATION.configuration(other.trusted), shown, "ours", NOW)
+    assert (found.check, found.level, "is not current" in found.message) == ("Certificates", "fault", True)
+
+
+def test_a_ca_whose_certificates_may_not_be_read_is_not_judged_by_them() -> None:
+    assert check_registration(REGISTRATION.configuration(certificates().trusted), None, "ours", NOW) == []
+
+
+@pytest.mark.parametrize(("days", "level"), [(85, "warning"), (91, "fault")])
+def test_a_ca_that_ends(days: int, level: str) -> None:
+    shown = certificates()
+    (found,) = check_registration(REGISTRATION.configuration(shown.trusted), shown, "ours", NOW + timedelta(days=days))
+    assert (found.check, found.level) == ("Certificates", level)
+
+
+def test_a_webhook_that_is_half_there_and_fails_open() -> None:
+    configuration = REGISTRATION.configuration(certificates().trusted)
+    configuration["webhooks"] = [{**configuration["webhooks"][0], "failurePolicy": "Ignore"}]
+    configuration["webhooks"][0]["clientConfig"] = {"caBundle": base64.b64encode(b"none").decode()}
+    found = check_registration(configuration, None, "ours", NOW)
+    assert [each.level for each in found] == ["fault", "warning"]
+
+
+def states(**changes: Any) -> list[PolicyState]:
+    return [
+        PolicyState(document, {**document, "spec": {**document["spec"], **changes, "matchPolicy": "Equivalent"}})
+        for document in placement_policy()
+    ]
+
+
+def test_the_placement_policy_is_there_is_another_or_is_not() -> None:
+    assert check_placement_policy(states()).level == "ok"
+    other = check_placement_policy(states(validationActions=["Audit"]))
+    assert (other.level, "spec.validationActions" in other.message) == ("warning", True)
+    policy, binding = states()
+    gone = check_placement_policy([policy, PolicyState(binding.document, None)])
+    assert (gone.level, "ValidatingAdmissionPolicyBinding" in gone.message) == ("fault", True)
+    assert "deploy/admission/placement.yaml" in gone.remedy

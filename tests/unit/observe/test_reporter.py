@@ -1,0 +1,375 @@
+"""The reporter on virtual time, with an API server in memory: what is written, when, and what one bad object costs."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+
+import pytest
+from prometheus_client import REGISTRY
+from structlog.testing import capture_logs
+
+from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, MirrorQueueSpec
+from multimirror.batch import Json
+from multimirror.observe.copies import CopyCounter
+from multimirror.observe.reporter import Reporter
+from multimirror.options import DispatcherOptions
+from multimirror.workers import WorkerState
+from tests.unit.kube.virtual_time import virtual_time
+from tests.unit.observe.fleets import Api, Fleet, Sum
+
+EPOCH = 1_800_000_000.0
+UP = WorkerState(connected=True, reason="Connected", message="Kubernetes v1.36.0")
+LOST = WorkerState(reason="Unreachable", message="no route to host")
+WHILE = 60.0
+"""Virtual seconds in which everything that is due has been written."""
+
+
+def now() -> float:
+    return EPOCH + asyncio.get_running_loop().time()
+
+
+@asynccontextmanager
+async def reporting(api: Api, *, counted: bool = True) -> AsyncIterator[Reporter]:
+    reporter = Reporter(api.client, api.fleet, DispatcherOptions(report_seconds=5.0, contact_seconds=60.0), clock=now)
+    task = asyncio.get_running_loop().create_task(reporter.run())
+    if counted:
+        reporter.counted()
+    try:
+        yield reporter
+    finally:
+        assert not task.done()
+        task.cancel()
+        await asyncio.wait([task])
+
+
+def a_fleet(
+    *,
+    workers: Iterable[str] = (),
+    queues: Iterable[str] = (),
+    unknown_fields: Iterable[str] = (),
+    fleet: Fleet | None = None,
+) -> Api:
+    fleet = fleet or Fleet()
+    api = Api(fleet, unknown_fields=unknown_fields)
+    api.watched = False
+    for worker in workers:
+        fleet.states[worker] = UP
+        fleet.on_workers[worker] = Sum()
+        api.put(WORKER_CLUSTERS, worker)
+    for queue in queues:
+        fleet.queue_specs[queue] = MirrorQueueSpec()
+        api.put(MIRROR_QUEUES, queue)
+    api.watched = True
+    api.watch()
+    return api
+
+
+def conditions(status: Json) -> dict[str, str]:
+    return {each["type"]: each["status"] for each in status.get("conditions") or ()}
+
+
+# --- what is written, and when ----------------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_a_condition_is_written_at_once_and_numbers_every_few_seconds() -> None:
+    api = a_fleet(workers=["w"])
+    async with reporting(api) as reporter:
+        await asyncio.sleep(WHILE)
+        assert conditions(api.status(WORKER_CLUSTERS, "w")) == {"Connected": "True", "Ready": "True"}
+        api.writes.clear()
+        for jobs in range(1, 21):
+            api.fleet.on_workers["w"] = Sum(jobs)
+            reporter.wake()
+            await asyncio.sleep(1)
+        assert 3 <= len(api.writes) <= 5
+        before = asyncio.get_running_loop().time()
+        api.fleet.states["w"] = LOST
+        reporter.wake()
+        await asyncio.sleep(1.5)
+        assert conditions(api.status(WORKER_CLUSTERS, "w")) == {"Connected": "False", "Ready": "False"}
+        assert api.writes[-1].at <= before + 1
+
+
+@virtual_time
+async def test_what_did_not_change_is_not_written() -> None:
+    api = a_fleet(workers=["w"], queues=["q"])
+    async with reporting(api) as reporter:
+        for _ in range(100):
+            reporter.wake()
+            await asyncio.sleep(1)
+    assert [write.name for write in api.writes] == ["w", "q"]
+
+
+@virtual_time
+async def test_what_was_written_is_not_written_again_while_the_cache_does_not_show_it() -> None:
+    api = a_fleet(queues=["q"])
+    api.watched = False
+    async with reporting(api) as reporter:
+        await asyncio.sleep(WHILE)
+        api.fleet.waiting["q"] = 3
+        reporter.wake()
+        await asyncio.sleep(WHILE)
+        assert [write.name for write in api.writes] == ["q"]
+        api.watch()
+        await asyncio.sleep(WHILE)
+    assert api.writes[-1].status == {"pending": 3}
+    assert len(api.writes) == 2
+
+
+@virtual_time
+async def test_a_patch_that_changes_nothing_on_the_server_does_not_keep_later_ones_from_being_written() -> None:
+    """The server has an older CRD, which does not know a field: the version stays, and nothing is on its way."""
+    api = a_fleet(queues=["q"], unknown_fields=["workers"])
+    api.fleet.running["q"] = Counter(a=1)
+    async with reporting(api) as reporter:
+        await asyncio.sleep(WHILE)
+        assert api.writes[-1].status == {"workers": [{"name": "a", "running": 1, "finished": 0}]}, "it changed nothing"
+        api.fleet.waiting["q"] = 3
+        reporter.wake()
+        await asyncio.sleep(WHILE)
+    assert api.status(MIRROR_QUEUES, "q")["pending"] == 3
+
+
+@virtual_time
+async def test_a_patch_that_changes_nothing_is_sent_again_only_after_a_long_while() -> None:
+    api = a_fleet(queues=["q"], unknown_fields=["workers"])
+    async with reporting(api) as reporter:
+        await asyncio.sleep(WHILE)
+        api.writes.clear()
+        for _ in range(100):
+            reporter.wake()
+            await asyncio.sleep(2)
+        assert api.writes == []
+        api.unknown_fields = frozenset()  # the CRD is brought up to date
+        await asyncio.sleep(300)
+    assert api.status(MIRROR_QUEUES, "q")["workers"] == []
+
+
+@virtual_time
+async def test_a_write_that_failed_is_made_good_by_the_next() -> None:
+    api = a_fleet(workers=["w"], queues=["q"])
+    api.down = True
+    async with reporting(api):
+        await asyncio.sleep(WHILE)
+        assert api.writes == []
+        api.down = False
+        await asyncio.sleep(2 * 5)
+    assert conditions(api.status(WORKER_CLUSTERS, "w")) == {"Connected": "True", "Ready": "True"}
+    assert conditions(api.status(MIRROR_QUEUES, "q")) == {"Ready": "True"}
+    assert len(api.writes) == 2
+
+
+@virtual_time
+async def test_a_write_whose_answer_was_lost_is_not_repeated_once_the_cache_shows_it() -> None:
+    api = a_fleet(queues=["q"])
+    api.answers_lost = True
+    async with reporting(api):
+        await asyncio.sleep(WHILE)
+    assert len(api.writes) == 1
+
+
+@virtual_time
+async def test_an_object_made_anew_under_the_same_name_has_a_status_of_its_own() -> None:
+    api = a_fleet(queues=["q"])
+    async with reporting(api) as reporter:
+        await asyncio.sleep(WHILE)
+        api.delete(MIRROR_QUEUES, "q")
+        api.put(MIRROR_QUEUES, "q")
+        reporter.wake()
+        await asyncio.sleep(2)
+    assert conditions(api.status(MIRROR_QUEUES, "q")) == {"Ready": "True"}
+
+
+@virtual_time
+async def test_queues_are_reported_on_once_every_job_was_looked_at() -> None:
+    api = a_fleet(workers=["w"], queues=["q"])
+    async with reporting(api, counted=False) as reporter:
+        await asyncio.sleep(WHILE)
+        assert [write.name for write in api.writes] == ["w"]
+        reporter.counted()
+        await asyncio.sleep(2)
+    assert [write.name for write in api.writes] == ["w", "q"]
+
+
+# --- one does not cost the others -------------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_a_worker_whose_status_cannot_be_made_costs_itself_alone() -> None:
+    api = a_fleet(workers=["a", "broken", "z"], queues=["q"])
+    api.fleet.on_workers["broken"] = Sum(1, {"cpu": Decimal("Infinity")})
+    with capture_logs() as logs:
+        async with reporting(api):
+            await asyncio.sleep(WHILE)
+            assert {write.name for write in api.writes} == {"a", "z", "q"}
+            api.fleet.on_workers["broken"] = Sum(1, {"cpu": Decimal(2)})
+            await asyncio.sleep(WHILE)
+    assert api.status(WORKER_CLUSTERS, "broken")["used"] == {"cpu": "2"}
+    errors = [(log["event"], log["name"]) for log in logs if log["log_level"] == "error"]
+    assert errors == [("status not reported", "broken")], "told once, and not in every round"
+
+
+@virtual_time
+async def test_copies_that_cannot_be_counted_cost_their_worker_alone() -> None:
+    @dataclass
+    class Hostile(Fleet):
+        def copy_states(self, worker: str) -> Iterable[str]:
+            if worker == "hostile":
+                raise TypeError("a copy without metadata")
+            return ("running", "running", "failed")
+
+    fleet = Hostile(states={"hostile": UP, "good": UP})
+    api = Api(fleet)
+    api.put(WORKER_CLUSTERS, "hostile")
+    api.put(WORKER_CLUSTERS, "good")
+    with capture_logs() as logs:
+        async with reporting(api) as reporter:
+            await asyncio.sleep(WHILE)
+            copies = {worker.name: worker.copies for worker in reporter.snapshot().workers}
+    assert copies == {"hostile": None, "good": {"running": 2, "failed": 1}}
+    assert len([log for log in logs if log["log_level"] == "error"]) == 1
+    assert len(api.writes) == 2
+
+
+@virtual_time
+async def test_a_thousand_queues_to_write_do_not_delay_the_word_that_a_worker_is_lost() -> None:
+    api = a_fleet(workers=["w"], queues=[f"q{number}" for number in range(1000)])
+    api.seconds_to_answer = 0.5
+    async with reporting(api) as reporter:
+        await asyncio.sleep(10)
+        assert 0 < sum(write.resource == "mirrorqueues" for write in api.writes) < 100
+        api.fleet.states["w"] = LOST
+        reporter.wake()
+        await asyncio.sleep(2)
+        assert conditions(api.status(WORKER_CLUSTERS, "w"))["Connected"] == "False"
+
+
+@virtual_time
+async def test_of_many_numbers_a_few_are_written_in_a_second_and_all_have_their_turn() -> None:
+    names = [f"q{number}" for number in range(100)]
+    api = a_fleet(queues=names)
+    async with reporting(api) as reporter:
+        await asyncio.sleep(WHILE)
+        api.writes.clear()
+        for second in range(100):
+            api.fleet.waiting.update(names)
+            reporter.wake()
+            await asyncio.sleep(1)
+            assert len(api.writes) <= 20 + 4 * (second + 1)
+    written = Counter(write.name for write in api.writes)
+    assert set(written) == set(names)
+    assert max(written.values()) <= min(written.values()) + 1
+
+
+@virtual_time
+async def test_between_objects_everything_else_has_its_turn() -> None:
+    @dataclass
+    class Watched(Fleet):
+        """Counts how many queues are looked at between two turns of the event loop."""
+
+        looked_at: int = 0
+        most: int = 0
+
+        def pending(self, queue: str) -> int:
+            if not self.looked_at:
+                asyncio.get_running_loop().call_soon(self._turn)
+            self.looked_at += 1
+            return super().pending(queue)
+
+        def _turn(self) -> None:
+            self.most, self.looked_at = max(self.most, self.looked_at), 0
+
+    fleet = Watched()
+    api = a_fleet(fleet=fleet, queues=[f"q{number}" for number in range(1000)])
+    async with reporting(api):
+        await asyncio.sleep(WHILE)
+    assert len(api.writes) == 1000
+    assert 0 < fleet.most <= 20
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def gauge(name: str, **labels: str) -> float | None:
+    return REGISTRY.get_sample_value(f"multimirror_{name}", labels)
+
+
+@virtual_time
+async def test_gauges_show_what_is_there_and_forget_what_is_gone() -> None:
+    worker, queue = "gauged-worker", "gauged-queue"
+    api = a_fleet(workers=[worker], queues=[queue])
+    api.fleet.on_workers[worker] = Sum(2)
+    api.fleet.running[queue] = Counter({worker: 2})
+    api.fleet.waiting[queue] = 7
+    api.fleet.copies[worker] = ["running", "suspended", "running"]
+
+    def shown() -> list[float | None]:
+        return [
+            gauge("worker_up", worker=worker),
+            gauge("worker_jobs", worker=worker),
+            gauge("copies", worker=worker, state="running"),
+            gauge("copies", worker=worker, state="failed"),
+            gauge("queue_pending_jobs", queue=queue),
+            gauge("queue_running_jobs", queue=queue),
+        ]
+
+    async with reporting(api):
+        await asyncio.sleep(WHILE)
+        assert shown() == [1, 2, 2, 0, 7, 2]
+        api.delete(WORKER_CLUSTERS, worker)
+        api.delete(MIRROR_QUEUES, queue)
+        await asyncio.sleep(WHILE)
+        assert shown() == [None] * 6
+
+
+@virtual_time
+async def test_the_more_copies_the_more_seldom_they_are_counted() -> None:
+    counter = CopyCounter(shortest_interval=5.0)
+    await counter.count("small", ["running"] * 10)
+    await counter.count("large", ["running"] * 20_000)
+    due: dict[str, list[int]] = {"small": [], "large": []}
+    for second in range(21):
+        for worker in due:
+            due[worker] += [second] if counter.is_due(worker) else []
+        await asyncio.sleep(1)
+    assert due["small"][0] == 5
+    assert due["large"] == [20]
+    counter.keep(["small"])
+    assert counter.counts == {"small": {"running": 10}}
+
+
+@virtual_time
+async def test_copies_are_counted_in_slices() -> None:
+    counter = CopyCounter(shortest_interval=5.0)
+    task = asyncio.get_running_loop().create_task(counter.count("w", ["running"] * 20_000))
+    turns = 0
+    while not task.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns >= 20_000 / 500
+
+
+@pytest.mark.parametrize("skew", [-3600.0, 0.0, 3600.0])
+def test_times_in_a_status_are_by_the_dispatchers_clock_and_pauses_do_not_depend_on_it(skew: float) -> None:
+    @virtual_time
+    async def run() -> None:
+        api = a_fleet(workers=["w"])
+        offset = 0.0
+        options = DispatcherOptions(report_seconds=5.0)
+        reporter = Reporter(api.client, api.fleet, options, clock=lambda: EPOCH + offset)
+        task = asyncio.get_running_loop().create_task(reporter.run())
+        await asyncio.sleep(WHILE)
+        api.fleet.on_workers["w"] = Sum(1)
+        offset = skew  # somebody sets the clock
+        await asyncio.sleep(10)
+        assert api.status(WORKER_CLUSTERS, "w")["jobs"] == 1
+        since = {each["lastTransitionTime"] for each in api.status(WORKER_CLUSTERS, "w")["conditions"]}
+        assert since == {"2027-01-15T08:00:00Z"}
+        task.cancel()
+        await asyncio.wait([task])
+
+    run()

@@ -1,0 +1,144 @@
+"""Who is next, and that a snapshot of those who wait stays as it was."""
+
+from itertools import takewhile
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from multimirror.scheduling.candidates import Candidate
+from multimirror.scheduling.order import Waiter, Waiting, WaitingSnapshot, in_order
+from multimirror.scheduling.usage import Reservation, UsageCache, UsageSums
+from tests.unit.scheduling.builders import TWO, a_candidate, placed, planned, queue, ref, used, where, worker
+
+
+def names(snapshot: WaitingSnapshot, *, strict: bool = False) -> list[str]:
+    found = in_order(snapshot, UsageSums(), lambda _: strict)
+    return [waiter.name for waiter in found if waiter is not None]
+
+
+def test_a_backlog_in_one_queue_does_not_keep_another_queue_from_what_they_share() -> None:
+    backlog = [a_candidate("a" * age, queue="a") for age in range(2, 20)]
+    older = a_candidate("z", queue="z")
+    steps = planned([*backlog, older], {"a": queue(), "z": queue()}, [worker("w1", max_jobs=3)])
+    assert placed(steps) == ["z", "aa", "aaa"]
+
+
+def test_over_all_queues_the_highest_priority_goes_first() -> None:
+    waiting = [a_candidate("a", queue="a"), a_candidate("zz", queue="z", priority=5)]
+    assert placed(planned(waiting, {"a": queue(), "z": queue()}, [worker("w1", max_jobs=1)])) == ["zz"]
+
+
+def test_a_queue_whose_first_does_not_fit_lets_the_others_go_on() -> None:
+    waiting = [a_candidate("a", queue="a", cpu=2), a_candidate("aaa", queue="a", cpu=2), a_candidate("zz", queue="z")]
+    queues = {"a": queue(quota={"resources": {"cpu": "3"}}, queueingStrategy="StrictFIFO"), "z": queue()}
+    assert where(planned(waiting, queues, TWO)) == [("a", "w1"), ("zz", "w2"), ("aaa", None)]
+
+
+def test_priority_goes_before_age() -> None:
+    jobs = [a_candidate("a"), a_candidate("bb", priority=5), a_candidate("ccc", priority=5)]
+    assert [name for name, _ in where(planned(jobs, queue(), TWO))] == ["bb", "ccc", "a"]
+
+
+def test_namespaces_of_one_queue_take_turns() -> None:
+    crowd = [a_candidate("a" * n, namespace="crowd") for n in range(1, 5)]
+    late = [a_candidate("b" * 9, namespace="late"), a_candidate("b" * 10, namespace="late")]
+    order = [step.candidate.namespace for step in planned(crowd + late, queue(), TWO)]
+    assert order == ["crowd", "late", "crowd", "late", "crowd", "crowd"]
+
+
+def test_namespaces_take_turns_at_a_lower_priority_by_what_they_were_given_at_a_higher_one() -> None:
+    urgent = [a_candidate("a" * n, namespace="crowd", priority=9) for n in range(1, 3)]
+    rest = [a_candidate("bbb", namespace="crowd"), a_candidate("cccc", namespace="late")]
+    order = [step.candidate.name for step in planned(urgent + rest, queue(), TWO)]
+    assert order == ["a", "aa", "cccc", "bbb"]
+
+
+def test_in_a_strict_queue_only_priority_and_age_count() -> None:
+    crowd = [a_candidate("a" * n, namespace="crowd") for n in range(1, 5)]
+    late = [a_candidate("b" * 9, namespace="late"), a_candidate("b" * 10, namespace="late", priority=1)]
+    order = [step.candidate.name for step in planned(crowd + late, queue(queueingStrategy="StrictFIFO"), TWO)]
+    assert order == ["b" * 10, "a", "aa", "aaa", "aaaa", "b" * 9]
+
+
+def test_a_namespace_that_has_much_already_comes_after_one_that_has_nothing() -> None:
+    jobs = [a_candidate("a", namespace="crowd"), a_candidate("bb", namespace="late")]
+    usage = used("w1", "w1", namespace="crowd")
+    assert [name for name, _ in where(planned(jobs, queue(quota={"jobs": 3}), TWO, usage))] == ["bb", "a"]
+
+
+def test_a_namespace_that_waited_goes_before_one_whose_job_has_just_ended() -> None:
+    usage, one = UsageCache(), queue(quota={"jobs": 1})
+    backlog = [a_candidate("x" * number, namespace="large") for number in range(1, 4)]
+    newest = a_candidate("x" * 9, namespace="small")
+    waiting, order = [*backlog, newest], []
+    while waiting:
+        (name,) = placed(planned(waiting, one, TWO, usage))
+        chosen = next(each for each in waiting if each.name == name)
+        order.append(chosen)
+        waiting.remove(chosen)
+        usage.put(chosen.ref, Reservation("q", chosen.namespace, "w1", {}))
+        usage.put(chosen.ref, None)  # it ends, and the next pass begins
+    assert order == [backlog[0], newest, backlog[1], backlog[2]]
+
+
+def test_one_that_changes_is_in_line_once_and_where_it_belongs_now() -> None:
+    waiting = Waiting([a_candidate("a"), a_candidate("bb")])
+    assert not waiting.put(a_candidate("bb"))
+    assert waiting.put(a_candidate("bb", priority=7))
+    assert names(waiting.snapshot()) == ["bb", "a"]
+    assert waiting.put(a_candidate("bb", queue="other"))
+    assert (waiting.count("q"), waiting.count("other"), len(waiting)) == (1, 1, 2)
+    assert waiting.remove(ref("bb")) == a_candidate("bb", queue="other")
+    assert waiting.remove(ref("bb")) is None
+    assert (waiting.get(ref("bb")), waiting.count("other"), [each.name for each in waiting]) == (None, 0, ["a"])
+
+
+def test_the_first_of_a_queue_of_very_many_namespaces_is_found_in_small_steps() -> None:
+    lonely = [a_candidate(f"{number:04}", namespace=f"team-{number}") for number in range(2000)]
+    found = in_order(Waiting(lonely).snapshot(), UsageSums(), lambda _: False)
+    checkpoints = list(takewhile(lambda waiter: waiter is None, found))
+    assert len(checkpoints) > 2000 / 300
+
+
+CANDIDATES = st.builds(
+    lambda name, queue, namespace, priority, created: a_candidate(
+        name, queue=queue, namespace=namespace, priority=priority, created=created
+    ),
+    st.sampled_from("abcdefg"),
+    st.sampled_from("pq"),
+    st.sampled_from(("x", "y")),
+    st.integers(0, 2),
+    st.sampled_from(("1", "2", "3")),
+)
+
+
+@given(st.lists(st.tuples(CANDIDATES | st.sampled_from("abcdefg"), st.booleans()), max_size=40), st.booleans())
+def test_the_order_is_that_of_those_who_wait_however_they_came(
+    changes: list[tuple[Candidate | str, bool]], strict: bool
+) -> None:
+    waiting, there = Waiting(), dict[str, Candidate]()
+    snapshots: list[tuple[WaitingSnapshot, list[str]]] = []
+    for change, look in changes:
+        if isinstance(change, Candidate):
+            waiting.put(change)
+            there[change.name] = change
+        else:
+            assert waiting.remove(ref(change)) == there.pop(change, None)
+        if look:
+            snapshot = waiting.snapshot()
+            snapshots.append((snapshot, names(snapshot, strict=strict)))
+    assert names(waiting.snapshot(), strict=strict) == names(Waiting(there.values()).snapshot(), strict=strict)
+    assert sorted(names(waiting.snapshot())) == sorted(there)
+    assert {each.name for each in waiting} == set(there)
+    for snapshot, then in snapshots:
+        assert names(snapshot, strict=strict) == then
+
+
+@given(st.lists(CANDIDATES, max_size=20, unique_by=lambda each: each.name))
+def test_with_nothing_placed_all_go_by_priority_and_age(candidates: list[Candidate]) -> None:
+    found = [waiter for waiter in in_order(Waiting(candidates).snapshot(), UsageSums(), lambda _: True) if waiter]
+    assert found == sorted(found, key=_by_priority_and_age)
+
+
+def _by_priority_and_age(waiter: Waiter) -> tuple[int, Waiter]:
+    return -waiter.candidate.priority, waiter

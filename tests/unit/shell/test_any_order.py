@@ -1,0 +1,246 @@
+"""Any order of events, for the shell: scheduler, lanes and sessions together, on virtual time, against API servers in
+memory.
+
+Users hold, relabel, restrict and delete their Jobs at any time; operators narrow and rename namespaces of workers; nodes
+come and go, writes are slow, links are cut, the dispatcher is started anew; two queues compete for the same workers.
+What must never happen is noted at each write (world.py); when all is quiet, everything must have come to its place.
+
+The same machine must find a dispatcher that is broken: `test_it_finds...`.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, HOLD_ANNOTATION
+from multimirror.batch import is_finished
+from multimirror.kinds import Ref
+from multimirror.kube.resources import JOBS
+from multimirror.scheduling import plan as planning
+from multimirror.scheduling import scheduler as scheduling
+from multimirror.scheduling.assignments import Assignments
+from multimirror.scheduling.order import Waiter, WaitingSnapshot, in_order
+from multimirror.workers import Workers
+from multimirror.workers.session import Session
+from tests.unit.shell.world import QUEUES, TEAMS, WORKERS, World
+
+Json = dict[str, Any]
+NAMESPACES_THERE = (
+    None,
+    [{"name": "t1"}],
+    [{"name": "t2"}],
+    [{"name": "t1"}, {"name": "t2", "workerNamespace": "elsewhere"}],
+    [{"name": "t1", "workerNamespace": "elsewhere"}],
+)
+
+
+class Machine(RuleBasedStateMachine):
+    """One dispatcher, two workers, two queues, two teams."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world = World()
+        self.world.settle()
+
+    def teardown(self) -> None:
+        self.world.close()
+
+    # --- users
+
+    @rule(queue=st.sampled_from(QUEUES), team=st.sampled_from(TEAMS), priority=st.integers(0, 2))
+    def a_job_is_submitted(self, queue: str, team: str, priority: int) -> None:
+        if len(self.world.jobs()) < 8:
+            self.world.submit(queue, team, priority)
+
+    @precondition(lambda self: self.world.jobs())
+    @rule(data=st.data())
+    def a_user_changes_a_job(self, data: st.DataObject) -> None:
+        job = data.draw(st.sampled_from(self.world.jobs()), label="job")
+        if is_finished(job.get("status") or {}):
+            return
+        if CLUSTER_ANNOTATION in (job["metadata"].get("annotations") or {}):
+            self.world.edit(job, suspend=not job["spec"]["suspend"])
+            return
+        change = data.draw(
+            st.sampled_from(
+                [
+                    {"hold": True, "suspend": True},
+                    {"hold": False},
+                    {"queue": "a"},
+                    {"queue": "nowhere"},
+                    {"clusters": "w1"},
+                ]
+            ),
+            label="change",
+        )
+        self.world.edit(job, **change)
+
+    @precondition(lambda self: self.world.jobs())
+    @rule(data=st.data())
+    def a_user_deletes_a_job(self, data: st.DataObject) -> None:
+        metadata = data.draw(st.sampled_from(self.world.jobs()), label="job")["metadata"]
+        self.world.hub.remove(JOBS, metadata["name"], metadata["namespace"])
+
+    # --- workers and those who run them
+
+    @precondition(lambda self: self.world.live_copies())
+    @rule(data=st.data())
+    def a_copy_goes_on(self, data: st.DataObject) -> None:
+        worker, copy = data.draw(st.sampled_from(self.world.live_copies()), label="copy")
+        if (copy.get("status") or {}).get("startTime"):
+            self.world.end_copy(worker, copy)
+        elif not copy["spec"].get("suspend"):
+            self.world.start_copy(worker, copy)
+
+    @precondition(lambda self: self.world.copies())
+    @rule(data=st.data())
+    def somebody_deletes_a_copy(self, data: st.DataObject) -> None:
+        worker, copy = data.draw(st.sampled_from(self.world.copies()), label="copy")
+        self.world.workers[worker].remove(JOBS, copy["metadata"]["name"], copy["metadata"]["namespace"])
+
+    @rule(worker=st.sampled_from(WORKERS), namespaces=st.sampled_from(NAMESPACES_THERE))
+    def an_operator_changes_namespaces(self, worker: str, namespaces: Any) -> None:
+        self.world.set_worker(worker, namespaces=namespaces)
+
+    @rule(worker=st.sampled_from(WORKERS), number=st.integers(0, 2))
+    def nodes_come_and_go(self, worker: str, number: int) -> None:
+        self.world.set_nodes(worker, number)
+
+    @rule(name=st.sampled_from(["hub", *WORKERS]), seconds=st.sampled_from([0.0, 3.0]))
+    def writes_take_long(self, name: str, seconds: float) -> None:
+        self.world.network.links[name].write_seconds = seconds
+
+    @rule(worker=st.sampled_from(WORKERS))
+    def a_link_is_cut_or_mended(self, worker: str) -> None:
+        link = self.world.network.links[worker]
+        link.set_up(up=not link.up)
+
+    # --- time
+
+    @rule(seconds=st.sampled_from([0.001, 0.1, 2.0, 10.0]))
+    def time_passes(self, seconds: float) -> None:
+        self.world.settle(seconds)
+
+    @rule()
+    def the_dispatcher_is_started_anew(self) -> None:
+        self.world.run(self.world.restart())
+
+    @rule()
+    def all_is_quiet_for_a_while(self) -> None:
+        for link in self.world.network.links.values():
+            link.set_up(up=True)
+            link.write_seconds = 0.0
+        self.world.settle(90)  # refusals are forgotten, and back-offs are over
+        self.check_quiet()
+
+    # --- what must hold
+
+    @invariant()
+    def nothing_went_wrong(self) -> None:
+        assert self.world.violations == []
+
+    def check_quiet(self) -> None:
+        jobs = {job["metadata"]["uid"]: job for job in self.world.jobs()}
+        for worker, copy in self.world.copies():
+            uid = copy["metadata"]["labels"]["multimirror.dev/origin-uid"]
+            assert uid in jobs, f"I6: {copy['metadata']['name']} stays on {worker}"
+        for job in jobs.values():
+            self.check_job(job)
+
+    def check_job(self, job: Json) -> None:
+        name, annotations = job["metadata"]["name"], job["metadata"].get("annotations") or {}
+        copies = self.world.copies(job["metadata"]["uid"])
+        if is_finished(job.get("status") or {}):
+            assert copies == [], f"I2: {name} has finished, and keeps a copy"
+        elif CLUSTER_ANNOTATION in annotations:
+            assert len(copies) <= 1, f"I1: {name} has more than one copy"
+            assert copies or job["spec"]["suspend"], f"I7: {name} is assigned, has no copy, and nothing is done"
+            for _, copy in copies:
+                status = copy.get("status") or {}
+                assert copy["metadata"]["labels"]["multimirror.dev/attempt"] == annotations[ATTEMPT_ANNOTATION]
+                assert (job.get("status") or {}).get("active", 0) == status.get("active", 0), f"I4: {name}"
+        elif HOLD_ANNOTATION not in annotations or not job["spec"]["suspend"]:
+            assert copies == [], f"I1: {name} waits, and has a copy"
+            assert self.world.dispatcher is not None
+            why = self.world.dispatcher.explain(job["metadata"]["namespace"], name)
+            assert why is not None, f"I7: {name} waits, and nobody says why"
+            assert why.reason, f"I7: {name} could go somewhere, and does not"
+
+
+PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)  # to explain, it would trace every line
+SETTINGS = settings(max_examples=15, stateful_step_count=30, deadline=None, phases=PHASES)
+Machine.TestCase.settings = SETTINGS
+TestAnyOrder = Machine.TestCase
+
+
+# --- the machine can fail ---------------------------------------------------------------------------------------------
+
+
+def queues_by_the_alphabet() -> Any:
+    """Each queue to its end, one after the other."""
+
+    def alphabetical(waiting: WaitingSnapshot, usage: Any, is_strict: Callable[[str], bool]) -> Iterator[Waiter | None]:
+        for name in sorted(waiting.queues):
+            yield from in_order(WaitingSnapshot({name: waiting.queues[name]}), usage, is_strict)
+
+    return mock.patch.object(planning, "in_order", alphabetical)
+
+
+def not_followed_is_not_there() -> Any:
+    """A namespace that the WorkerCluster no longer allows is not followed, and taken for empty."""
+    contact = Workers.contact
+    return _all(
+        mock.patch.object(Workers, "follow", lambda *_: None),
+        mock.patch.object(Session, "occupied", lambda _: set()),
+        mock.patch.object(Workers, "contact", lambda self, worker, *_: contact(self, worker)),
+    )
+
+
+def the_newest_version_is_written() -> Any:
+    """An assignment is written over whatever the object has become meanwhile."""
+    assign = scheduling.Scheduler._assign
+    observe = Assignments.observe
+
+    async def over_the_newest(self: scheduling.Scheduler, ref: Ref) -> None:
+        assignment, obj = self._assignments.get(ref), self._objects.get(ref)
+        if assignment is not None and obj is not None:
+            version = obj["metadata"]["resourceVersion"]
+            newest = replace(assignment, candidate=replace(assignment.candidate, version=version))
+            self._assignments._pending[ref] = newest
+        await assign(self, ref)
+
+    def keep(self: Assignments, ref: Ref, obj: Json | None) -> None:
+        if self.get(ref) is None or obj is None or CLUSTER_ANNOTATION in (obj["metadata"].get("annotations") or {}):
+            observe(self, ref, obj)
+
+    return _all(
+        mock.patch.object(scheduling.Scheduler, "_assign", over_the_newest),
+        mock.patch.object(Assignments, "observe", keep),
+    )
+
+
+class _all:  # noqa: N801 - reads as a word
+    """Several patches as one."""
+
+    def __init__(self, *patches: Any) -> None:
+        self._patches = patches
+
+    def __enter__(self) -> None:
+        for patch in self._patches:
+            patch.start()
+
+    def __exit__(self, *_: object) -> None:
+        for patch in self._patches:
+            patch.stop()
+
+
+@pytest.mark.parametrize("bug", [queues_by_the_alphabet, not_followed_is_not_there, the_newest_version_is_written])
+def test_it_finds_a_dispatcher_that_is_broken(bug: Callable[[], Any]) -> None:
+    with bug(), pytest.raises(AssertionError):
+        run_state_machine_as_test(Machine, settings=settings(SETTINGS, max_examples=300, database=None))
