@@ -150,7 +150,9 @@ async def _in_turn(stage: Stage, step: Step, pace: Pace, submitted: Mapping[str,
 
 async def _do(stage: Stage, step: Step, pace: Pace) -> None:
     action: Callable[[Stage, Step, Pace], Any] = _STEPS[step.do]
-    for _ in range(200):
+    loop = asyncio.get_running_loop()
+    until = loop.time() + pace.rest
+    while loop.time() < until:
         try:
             await action(stage, step, pace)
         except (Conflict, _NotYetError):

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from clusters.fleet import unavailable
+from tests import selection
 
 # No deadlines: the machine may be busy. The same examples every time: a failure must be one that others see too.
 # `pytest --hypothesis-profile=search` looks for new ones.
@@ -26,13 +27,22 @@ _ON_CLUSTERS = ("contract", "e2e", "faults")
 _SECONDS = 600.0  # for tests on clusters: only what hangs takes so long, however busy the machine is
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    selection.add_option(parser)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "cluster_kind(name): runs on clusters of that kind; skipped where there are none"
     )
+    config.addinivalue_line(
+        "markers",
+        "real_server: it is about what real control planes do; `make test` runs it there (tests/selection.py)",
+    )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    selection.select(config, items, _HERE)
     for item in items:
         if kind := _kind_of(item):
             item.user_properties.append((_PROPERTY, kind))
@@ -46,6 +56,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip(reason)
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    selection.hand_over(session.config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A worker process of pytest-xdist has ended."""
+    selection.take_over(node.config, getattr(node, "workeroutput", {}))
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Which kinds of cluster this run covered, and why not the others."""
     outcomes: dict[str, Counter[str]] = {kind: Counter() for kind in KINDS}
@@ -57,6 +77,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
                     outcomes[kind][outcome] += 1
                     if outcome == "skipped" and isinstance(report.longrepr, tuple):
                         reasons.setdefault(kind, report.longrepr[2].removeprefix("Skipped: "))
+    selection.tell(terminalreporter.config, terminalreporter)
     if not any(outcomes.values()):
         return
     terminalreporter.section("kinds of cluster")

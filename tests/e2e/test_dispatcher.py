@@ -1,15 +1,17 @@
 """A Job created on the management cluster runs on a worker and is seen where it was created: the ordinary days."""
 
-import asyncio
 from typing import Any
 
+import pytest
+
 from multimirror.api import ATTEMPT_ANNOTATION, CLUSTERS_ANNOTATION, MIRROR_QUEUES, PRIORITY_LABEL, QUEUE_LABEL
-from multimirror.kube.resources import CRON_JOBS, JOBS, PODS
-from tests.e2e.dispatching import Stage, a_job, cluster_of, condition, finished, running, until
+from multimirror.kube.resources import JOBS, PODS
+from tests.e2e.dispatching import Stage, cluster_of, condition, finished, running, until
 
 Json = dict[str, Any]
 
 
+@pytest.mark.real_server
 async def test_a_job_runs_on_a_worker_and_its_end_is_seen_where_it_was_created(stage: Stage) -> None:
     async with stage.dispatcher():
         await stage.submit()
@@ -32,6 +34,7 @@ async def test_a_running_job_shows_its_pods_where_it_was_created(stage: Stage) -
         assert (await stage.management.list(PODS, stage.namespace)).items == []
 
 
+@pytest.mark.real_server
 async def test_a_job_that_fails_is_seen_to_fail_with_the_workers_reason(stage: Stage) -> None:
     async with stage.dispatcher():
         await stage.submit(exit_code="3")
@@ -43,6 +46,7 @@ async def test_a_job_that_fails_is_seen_to_fail_with_the_workers_reason(stage: S
         await stage.nothing_left()
 
 
+@pytest.mark.real_server
 async def test_a_job_that_retries_is_run_again_on_its_worker_and_counts_its_failures(stage: Stage) -> None:
     def retry(job: Json) -> None:
         job["spec"]["backoffLimit"] = 3
@@ -55,6 +59,7 @@ async def test_a_job_that_retries_is_run_again_on_its_worker_and_counts_its_fail
         assert job["metadata"]["annotations"][ATTEMPT_ANNOTATION] == "1"
 
 
+@pytest.mark.real_server
 async def test_an_indexed_job_shows_which_indexes_are_done(stage: Stage) -> None:
     def indexed(job: Json) -> None:
         job["spec"] |= {"completionMode": "Indexed", "completions": 4, "parallelism": 2}
@@ -66,6 +71,7 @@ async def test_an_indexed_job_shows_which_indexes_are_done(stage: Stage) -> None
         assert job["status"]["succeeded"] == 4
 
 
+@pytest.mark.real_server
 async def test_an_indexed_job_with_a_limit_for_each_index_shows_which_failed(stage: Stage) -> None:
     def indexed(job: Json) -> None:
         job["spec"] |= {"completionMode": "Indexed", "completions": 2, "parallelism": 2, "backoffLimitPerIndex": 0}
@@ -78,6 +84,7 @@ async def test_an_indexed_job_with_a_limit_for_each_index_shows_which_failed(sta
         assert job["status"]["failedIndexes"] == "0,1"
 
 
+@pytest.mark.real_server
 async def test_a_user_who_suspends_a_job_stops_its_pods_and_one_who_resumes_it_gets_them_back(stage: Stage) -> None:
     async with stage.dispatcher():
         await stage.submit(never_finish="true")
@@ -92,6 +99,7 @@ async def test_a_user_who_suspends_a_job_stops_its_pods_and_one_who_resumes_it_g
         assert job["metadata"]["annotations"][ATTEMPT_ANNOTATION] == "1"
 
 
+@pytest.mark.real_server
 async def test_a_job_that_is_deleted_leaves_nothing_on_its_worker(stage: Stage) -> None:
     async with stage.dispatcher():
         await stage.submit(never_finish="true")
@@ -112,6 +120,7 @@ async def test_a_job_deleted_while_it_waits_is_not_started(stage: Stage) -> None
         assert not [job for _, job in stage.history.jobs(next(iter(stage.workers))) if job["metadata"]["name"] == "job"]
 
 
+@pytest.mark.real_server
 async def test_a_change_of_parallelism_reaches_the_copy(stage: Stage) -> None:
     def wide(job: Json) -> None:
         job["spec"] |= {"parallelism": 1, "completions": 6}
@@ -124,6 +133,7 @@ async def test_a_change_of_parallelism_reaches_the_copy(stage: Stage) -> None:
         await stage.until(lambda j: j["status"].get("active") == 3)
 
 
+@pytest.mark.real_server
 async def test_a_deadline_set_later_ends_the_job_on_its_worker(stage: Stage) -> None:
     async with stage.dispatcher():
         await stage.submit(never_finish="true")
@@ -146,6 +156,7 @@ async def test_a_finished_copy_stays_for_as_long_as_the_queue_says(stage: Stage)
         assert finished(copy)
 
 
+@pytest.mark.real_server
 async def test_the_users_time_to_live_is_kept_by_the_original_and_not_given_to_the_copy(stage: Stage) -> None:
     def short_lived(job: Json) -> None:
         job["spec"]["ttlSecondsAfterFinished"] = 0
@@ -282,29 +293,6 @@ async def test_a_namespace_that_the_queue_does_not_admit_is_told_so(stage: Stage
         await stage.event("Waiting", "may not be used from namespace")
         await stage.set_queue(namespaceSelector=None)
         await stage.done()
-
-
-async def test_jobs_of_a_cronjob_run_on_workers_and_their_success_is_seen(stage: Stage) -> None:
-    job = a_job("unused", queue=stage.queue)
-    cronjob = {
-        "apiVersion": "batch/v1",
-        "kind": "CronJob",
-        "metadata": {"name": "tick"},
-        "spec": {
-            "schedule": "* * * * *",
-            "concurrencyPolicy": "Forbid",
-            "jobTemplate": {"metadata": {"labels": job["metadata"]["labels"]}, "spec": job["spec"]},
-        },
-    }
-    async with stage.dispatcher(), asyncio.timeout(120):
-        await stage.management.create(CRON_JOBS, cronjob, stage.namespace)
-        while True:
-            found = await stage.management.get(CRON_JOBS, "tick", stage.namespace)
-            if found.get("status", {}).get("lastSuccessfulTime"):
-                break
-            await asyncio.sleep(0.5)
-        jobs = (await stage.management.list(JOBS, stage.namespace)).items
-        assert all(cluster_of(each) in stage.workers for each in jobs)
 
 
 async def test_the_queue_tells_how_it_is_doing(stage: Stage) -> None:

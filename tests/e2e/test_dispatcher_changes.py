@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from multimirror.api import (
     ATTEMPT_ANNOTATION,
     DEFAULT_QUEUE_LABEL,
@@ -72,6 +74,7 @@ async def test_a_job_suspended_by_its_user_stays_so_when_the_controller_starts_a
         await stage.until(running)
 
 
+@pytest.mark.real_server
 async def test_what_changes_while_no_controller_runs_reaches_the_copy_afterwards(stage: Stage) -> None:
     async with stage.dispatcher():
         await stage.submit(change=lambda j: j["spec"].update(completions=9), never_finish="true")

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 from typing import Any
 
+import pytest
+
 from faults.record import MANAGEMENT
 from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION
 from multimirror.kube.errors import LeadershipLost, NotFound
@@ -55,6 +57,7 @@ async def test_what_a_workers_webhooks_add_to_a_copy_does_no_harm(stage: Stage) 
         assert "added" not in job["metadata"].get("labels", {})
 
 
+@pytest.mark.real_server
 async def test_a_copy_that_somebody_changes_is_brought_back_in_step(stage: Stage) -> None:
     async with stage.dispatcher():
         await stage.submit(change=lambda j: j["spec"].update(parallelism=2, completions=9), never_finish="true")
@@ -69,6 +72,7 @@ async def test_a_copy_that_somebody_changes_is_brought_back_in_step(stage: Stage
         assert attempt(await stage.job()) == "1"
 
 
+@pytest.mark.real_server
 async def test_a_job_of_somebody_else_with_the_same_name_is_left_alone_and_its_worker_skipped(stage: Stage) -> None:
     first, second = stage.workers
     await stage.set_queue(placement="Ordered")
@@ -103,6 +107,7 @@ async def test_a_name_taken_on_every_worker_is_told_and_the_job_goes_once_it_is_
         assert condition(await stage.done(), "Complete")
 
 
+@pytest.mark.real_server
 async def test_a_namespace_that_is_missing_on_a_worker_sends_the_job_to_another(stage: Stage) -> None:
     _, second = stage.workers
     await stage.set_queue(placement="Ordered")
@@ -153,6 +158,7 @@ async def test_a_job_deleted_and_made_again_under_its_name_is_another_job(stage:
         assert condition(job, "Complete")
 
 
+@pytest.mark.real_server
 async def test_a_job_that_another_controller_writes_to_is_not_placed_and_says_so(stage: Stage) -> None:
     await stage.submit()
     status = {"conditions": [{"type": "Suspended", "status": "True", "reason": "JobSuspended"}]}
@@ -162,6 +168,7 @@ async def test_a_job_that_another_controller_writes_to_is_not_placed_and_says_so
         assert cluster_of(await stage.job()) is None
 
 
+@pytest.mark.real_server
 async def test_a_job_that_asks_for_a_queue_but_was_not_admitted_is_told_so(stage: Stage) -> None:
     def unmanaged(job: Json) -> None:
         job["spec"].pop("managedBy")
@@ -177,6 +184,7 @@ async def test_a_job_that_asks_for_a_queue_but_was_not_admitted_is_told_so(stage
 # --- workers ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.real_server
 async def test_a_lost_workers_job_is_started_elsewhere_and_the_old_copy_goes_when_it_is_back(stage: Stage) -> None:
     await stage.set_queue(onWorkerLost={"after": "1s", "action": "Redispatch"})
     async with stage.dispatcher():
@@ -395,6 +403,7 @@ async def test_a_worker_cluster_that_is_removed_counts_as_lost(stage: Stage) -> 
         assert cluster_of(job) != first
 
 
+@pytest.mark.real_server
 async def test_the_management_cluster_can_be_a_worker_of_itself(stage: Stage) -> None:
     first, _ = stage.workers
     await stage.rename(first, MANAGEMENT)
@@ -462,6 +471,7 @@ async def test_a_controller_that_hears_late_of_what_there_is_decides_nothing_bef
         assert (attempt(job), running(job)) == ("1", True)
 
 
+@pytest.mark.real_server
 async def test_a_controller_that_dies_before_any_of_its_writes_loses_nothing_and_does_nothing_twice(
     stage: Stage,
 ) -> None:
@@ -489,6 +499,7 @@ async def test_a_controller_that_dies_before_any_of_its_writes_loses_nothing_and
         await stage.nothing_left()
 
 
+@pytest.mark.real_server
 async def test_of_two_controllers_one_works_and_the_other_takes_over_when_it_ends(stage: Stage) -> None:
     def writers(*jobs: str) -> list[str]:
         """Who wrote about those Jobs, in order."""
@@ -521,6 +532,7 @@ async def test_of_two_controllers_one_works_and_the_other_takes_over_when_it_end
 # --- admission on the worker ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.real_server
 async def test_a_job_that_a_workers_policy_refuses_goes_to_another_and_its_user_is_told(stage: Stage) -> None:
     first, second = stage.workers
     await stage.set_queue(placement="Ordered")

@@ -7,10 +7,13 @@ import asyncio
 import contextlib
 from typing import Any
 
+import pytest
+
 from multimirror.api import ATTEMPT_ANNOTATION, FENCE_ANNOTATION
 from multimirror.kube.resources import JOBS
 from tests.e2e.dispatching import Stage, a_dispatcher, cluster_of, condition, finished, running, until
 
+pytestmark = pytest.mark.real_server
 Json = dict[str, Any]
 LEASE = 10
 STANDBY = "dispatcher-standby"

@@ -2,12 +2,15 @@
 
 from typing import Any
 
+import pytest
+
 from multimirror.api import ATTEMPT_ANNOTATION
 from multimirror.kube import Client, Connection
 from multimirror.kube.resources import JOBS
 from tests.e2e.dispatching import Stage, cluster_of, condition, running
 from tests.e2e.worker_webhooks import REFUSAL, refusing
 
+pytestmark = pytest.mark.real_server
 Json = dict[str, Any]
 
 

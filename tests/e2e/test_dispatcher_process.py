@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 from clusters.local.ports import free_ports
 from faults.record import MANAGEMENT
@@ -52,6 +53,7 @@ async def _killed(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
+@pytest.mark.real_server
 async def test_a_process_that_is_killed_again_and_again_loses_no_job_and_runs_none_twice(stage: Stage) -> None:
     """I10: each time it is killed in another moment of its work, and the next one finds out by reading."""
     count = 12

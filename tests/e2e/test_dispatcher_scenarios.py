@@ -44,6 +44,7 @@ async def nothing_of(client: Client, namespace: str) -> None:
 # --- the mirror -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.real_server
 async def test_a_job_whose_status_changes_all_the_time_is_mirrored_with_no_more_writes_than_it_has_changes(
     stage: Stage,
 ) -> None:
@@ -73,6 +74,7 @@ def distinct(versions: list[tuple[str, Json]]) -> list[Json]:
     return found
 
 
+@pytest.mark.real_server
 async def test_an_elastic_indexed_job_grows_and_shrinks_on_its_worker(stage: Stage) -> None:
     def indexed(job: Json) -> None:
         job["spec"] |= {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
@@ -150,6 +152,7 @@ async def test_a_worker_and_a_queue_that_are_gone_are_measured_no_more(stage: St
 # --- the end of things ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.real_server
 @pytest.mark.parametrize("propagation", ["Foreground", "Orphan"])
 async def test_a_job_deleted_in_any_way_leaves_nothing_on_its_worker(stage: Stage, propagation: Any) -> None:
     async with stage.dispatcher():
@@ -162,6 +165,7 @@ async def test_a_job_deleted_in_any_way_leaves_nothing_on_its_worker(stage: Stag
                 await asyncio.sleep(0.05)
 
 
+@pytest.mark.real_server
 async def test_a_job_that_somebodys_finalizer_keeps_is_stopped_as_soon_as_it_is_deleted(stage: Stage) -> None:
     def kept(job: Json) -> None:
         job["metadata"]["finalizers"] = ["example.com/archive"]
@@ -178,6 +182,7 @@ async def test_a_job_that_somebodys_finalizer_keeps_is_stopped_as_soon_as_it_is_
         await stage.patch("job", {"metadata": {"finalizers": None}})
 
 
+@pytest.mark.real_server
 async def test_a_namespace_that_is_deleted_takes_its_jobs_and_their_copies_along(stage: Stage) -> None:
     team = await a_namespace(stage, "gone")
     async with stage.dispatcher():
@@ -190,6 +195,7 @@ async def test_a_namespace_that_is_deleted_takes_its_jobs_and_their_copies_along
             await nothing_of(client, team)
 
 
+@pytest.mark.real_server
 async def test_a_namespace_deleted_on_a_worker_sends_its_jobs_elsewhere(stage: Stage) -> None:
     team = await a_namespace(stage, "moved")
     moving = a_job("job", queue=stage.queue, never_finish="true")
@@ -253,6 +259,19 @@ async def a_cron_job(stage: Stage, *, behaviour: dict[str, str], **spec: Any) ->
     await stage.management.create(CRON_JOBS, cron_job, stage.namespace)
 
 
+@pytest.mark.real_server
+async def test_jobs_of_a_cron_job_run_on_workers_and_their_success_is_seen(stage: Stage) -> None:
+    async with stage.dispatcher():
+        await a_cron_job(stage, behaviour={}, concurrencyPolicy="Forbid")
+        await due(stage, 3)
+        await stage.until(
+            lambda cron_job: bool((cron_job.get("status") or {}).get("lastSuccessfulTime")), "tick", resource=CRON_JOBS
+        )
+        (job,) = await jobs_of(stage)
+        assert cluster_of(job) in stage.workers
+
+
+@pytest.mark.real_server
 async def test_a_cron_job_that_forbids_it_starts_nothing_while_its_job_runs_elsewhere(stage: Stage) -> None:
     async with stage.dispatcher():
         await a_cron_job(stage, behaviour={"never_finish": "true"}, concurrencyPolicy="Forbid")
@@ -268,6 +287,7 @@ async def test_a_cron_job_that_forbids_it_starts_nothing_while_its_job_runs_else
         assert [job["metadata"]["name"] for job in await jobs_of(stage)] == [first["metadata"]["name"]]
 
 
+@pytest.mark.real_server
 async def test_a_cron_job_keeps_as_much_history_as_it_says_and_the_copies_of_the_rest_go(stage: Stage) -> None:
     async with stage.dispatcher():
         await a_cron_job(stage, behaviour={}, successfulJobsHistoryLimit=1, concurrencyPolicy="Forbid")
@@ -344,6 +364,7 @@ async def test_a_worker_tells_what_its_nodes_have_and_a_job_that_asks_for_more_n
         assert condition(await stage.done("small"), "Complete")
 
 
+@pytest.mark.real_server
 async def test_a_kubeconfig_spoilt_while_it_is_used_stops_new_jobs_there_until_it_is_put_right(stage: Stage) -> None:
     first, second = stage.workers
     await stage.set_queue(placement="Ordered", workers={"names": [first, second]}, onWorkerLost={"action": "Wait"})

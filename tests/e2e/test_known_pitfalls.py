@@ -7,6 +7,8 @@ import asyncio
 from functools import partial
 from typing import Any
 
+import pytest
+
 from multimirror.api import ATTEMPT_ANNOTATION
 from multimirror.kube.resources import JOBS, PODS
 from tests.e2e.dispatching import Stage, a_job, cluster_of, condition, finished, running, until
@@ -29,6 +31,7 @@ def shows(job: Json, *, pods: int) -> bool:
     return bool(job["status"].get("ready") == pods == job["status"].get("active"))
 
 
+@pytest.mark.real_server
 async def test_a_job_that_its_worker_changed_on_arrival_gives_its_quota_back(stage: Stage) -> None:
     """kueue #14736: the manager held the quota for ever once the remote one was out of sync."""
     first, _ = stage.workers
@@ -54,6 +57,7 @@ async def test_a_job_whose_image_its_worker_replaced_runs_and_its_end_is_seen(st
         assert job["spec"]["template"]["spec"]["containers"][0]["image"] == "busybox"
 
 
+@pytest.mark.real_server
 async def test_a_finished_job_with_a_time_to_live_does_not_run_again(stage: Stage) -> None:
     """kueue #14734, #14779: the worker removed the finished Job before its end was seen, and it ran a second time."""
     async with stage.dispatcher():
@@ -114,6 +118,7 @@ async def test_a_copy_that_its_worker_stops_is_resumed_and_leaks_nothing(stage: 
         await stage.done("next")
 
 
+@pytest.mark.real_server
 async def test_the_number_of_active_pods_follows_every_change_by_itself(stage: Stage) -> None:
     """kueue #11115: status.active on the manager did not catch up for up to 15 minutes."""
     async with stage.dispatcher():
@@ -124,6 +129,7 @@ async def test_the_number_of_active_pods_follows_every_change_by_itself(stage: S
             assert attempt(job) == "1"
 
 
+@pytest.mark.real_server
 async def test_the_end_of_a_job_is_seen_with_everything_that_the_worker_says_about_it(stage: Stage) -> None:
     """kueue #5613: the local Job's status was not updated on remote completion."""
     await stage.set_queue(retention="10m")
@@ -137,6 +143,7 @@ async def test_the_end_of_a_job_is_seen_with_everything_that_the_worker_says_abo
         assert [c["type"] for c in job["status"]["conditions"] if c["status"] == "True"] == kinds
 
 
+@pytest.mark.real_server
 async def test_a_suspended_job_shows_that_nothing_of_it_runs_any_more(stage: Stage) -> None:
     """kueue #8162: the status was not up to date on suspension."""
     async with stage.dispatcher():
@@ -209,6 +216,7 @@ async def test_a_job_that_every_worker_refuses_leaves_nothing_on_any_of_them(sta
         await stage.nothing_left()
 
 
+@pytest.mark.real_server
 async def test_ordinary_jobs_of_every_cluster_run_beside_ours_and_stay_untouched(stage: Stage) -> None:
     """Roles may be shared: workers and the management cluster have Jobs of their own."""
     plain = a_job("plain", queue="unused", duration="1s")
