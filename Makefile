@@ -45,7 +45,7 @@ SINCE ?= HEAD~20
 CONTRACT = $(shell git diff --quiet $(SINCE) -- clusters multimirror/batch tests/contract 2>/dev/null && echo --leave-out contract)
 
 test: check tools
-	$(BIN)/pytest -n auto --dist loadgroup --leave-out twins $(CONTRACT)
+	$(BIN)/pytest -n auto --dist loadgroup --leave-out twins --leave-out search $(CONTRACT)
 
 test-all: check tools
 	$(BIN)/pytest -n auto --dist loadgroup

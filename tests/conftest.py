@@ -37,6 +37,10 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line(
         "markers",
+        "search: looks for long, at random; not in `make test` (tests/selection.py)",
+    )
+    config.addinivalue_line(
+        "markers",
         "real_server: it is about what real control planes do; `make test` runs it there (tests/selection.py)",
     )
 

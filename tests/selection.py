@@ -5,6 +5,8 @@
     --leave-out twins       each scenario of the dispatcher once instead of on both kinds of cluster: on real control
                             planes where it is about what these do (the mark `real_server`), else on embedded ones
 
+    --leave-out search      long random searches for bugs that were put back; the short stories of them are always run
+
 By default nothing is left out: who asks for a test by its name gets it. What was left out is told at the end of a run.
 """
 
@@ -18,8 +20,10 @@ from clusters.fleet import unavailable
 OPTION: Final = "--leave-out"
 _CONTRACT: Final = "contract"
 _TWINS: Final = "twins"
+_SEARCH: Final = "search"
 _TEXTS: Final = {
     _CONTRACT: "{count} cases of the API contract (three of four), because clusters/ has not changed",
+    _SEARCH: "{count} random searches for bugs that were put back",
     _TWINS: "{count} scenarios of the dispatcher on the kind of cluster that says less about them",
 }
 _ONE_OF: Final = 4
@@ -37,10 +41,16 @@ def select(config: pytest.Config, items: list[pytest.Item], root: Path) -> None:
     if not chosen:
         return
     for part in chosen:
-        dropped = _twins(items) if part == _TWINS else _beyond_the_sample(items, root / "contract")
+        dropped = _parts(part, items, root)
         left_out[part] = len(dropped)
         config.hook.pytest_deselected(items=[item for item in items if item in dropped])
         items[:] = [item for item in items if item not in dropped]
+
+
+def _parts(part: str, items: list[pytest.Item], root: Path) -> set[pytest.Item]:
+    if part == _SEARCH:
+        return {item for item in items if item.get_closest_marker("search")}
+    return _twins(items) if part == _TWINS else _beyond_the_sample(items, root / "contract")
 
 
 def _beyond_the_sample(items: list[pytest.Item], folder: Path) -> set[pytest.Item]:

@@ -5,13 +5,10 @@ Users hold, relabel, restrict and delete their Jobs at any time; operators narro
 nodes come and go, writes are slow, links are cut, the dispatcher is started anew; two queues compete for the workers.
 What must never happen is noted at each write (world.py); when all is quiet, everything must have come to its place.
 
-The same machine must find a dispatcher that is broken: `test_it_finds...`.
+The same machine must find a dispatcher that is broken (bugs.py); short stories that show each are in test_stories.py.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
-from unittest import mock
 
 import pytest
 from hypothesis import Phase, settings
@@ -20,14 +17,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, HOLD_ANNOTATION
 from multimirror.batch import is_finished
-from multimirror.kinds import Ref
 from multimirror.kube.resources import JOBS
-from multimirror.scheduling import plan as planning
-from multimirror.scheduling import scheduler as scheduling
-from multimirror.scheduling.assignments import Assignments
-from multimirror.scheduling.order import Waiter, WaitingSnapshot, in_order
-from multimirror.workers import Workers
-from multimirror.workers.session import Session
+from tests.unit.shell.bugs import BUGS, Bug
 from tests.unit.shell.world import QUEUES, TEAMS, WORKERS, World
 
 Json = dict[str, Any]
@@ -179,68 +170,10 @@ Machine.TestCase.settings = SETTINGS
 TestAnyOrder = Machine.TestCase
 
 
-# --- the machine can fail ---------------------------------------------------------------------------------------------
-
-
-def queues_by_the_alphabet() -> Any:
-    """Each queue to its end, one after the other."""
-
-    def alphabetical(waiting: WaitingSnapshot, usage: Any, is_strict: Callable[[str], bool]) -> Iterator[Waiter | None]:
-        for name in sorted(waiting.queues):
-            yield from in_order(WaitingSnapshot({name: waiting.queues[name]}), usage, is_strict)
-
-    return mock.patch.object(planning, "in_order", alphabetical)
-
-
-def not_followed_is_not_there() -> Any:
-    """A namespace that the WorkerCluster no longer allows is not followed, and taken for empty."""
-    contact = Workers.contact
-    return _all(
-        mock.patch.object(Workers, "follow"),
-        mock.patch.object(Session, "occupied", return_value=set()),
-        mock.patch.object(Workers, "contact", lambda self, worker, *_: contact(self, worker)),
-    )
-
-
-def the_newest_version_is_written() -> Any:
-    """An assignment is written over whatever the object has become meanwhile."""
-    assign = scheduling.Scheduler._assign
-    observe = Assignments.observe
-
-    async def over_the_newest(self: scheduling.Scheduler, ref: Ref) -> None:
-        assignment, obj = self._assignments.get(ref), self._objects.get(ref)
-        if assignment is not None and obj is not None:
-            version = obj["metadata"]["resourceVersion"]
-            newest = replace(assignment, candidate=replace(assignment.candidate, version=version))
-            self._assignments._pending[ref] = newest
-        await assign(self, ref)
-
-    def keep(self: Assignments, ref: Ref, obj: Json | None) -> None:
-        if self.get(ref) is None or obj is None or CLUSTER_ANNOTATION in (obj["metadata"].get("annotations") or {}):
-            observe(self, ref, obj)
-
-    return _all(
-        mock.patch.object(scheduling.Scheduler, "_assign", over_the_newest),
-        mock.patch.object(Assignments, "observe", keep),
-    )
-
-
-class _all:  # noqa: N801 - reads as a word
-    """Several patches as one."""
-
-    def __init__(self, *patches: Any) -> None:
-        self._patches = patches
-
-    def __enter__(self) -> None:
-        for patch in self._patches:
-            patch.start()
-
-    def __exit__(self, *_: object) -> None:
-        for patch in self._patches:
-            patch.stop()
-
-
-@pytest.mark.parametrize("bug", [queues_by_the_alphabet, not_followed_is_not_there, the_newest_version_is_written])
-def test_it_finds_a_dispatcher_that_is_broken(bug: Callable[[], Any]) -> None:
+@pytest.mark.search
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.__name__)
+def test_the_search_finds_a_dispatcher_that_is_broken(bug: Bug) -> None:
+    search = settings(SETTINGS, max_examples=2000, database=None, phases=[Phase.generate])
     with bug(), pytest.raises(AssertionError):
-        run_state_machine_as_test(Machine, settings=settings(SETTINGS, max_examples=300, database=None))
+        run_state_machine_as_test(Machine, settings=search)
