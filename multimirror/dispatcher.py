@@ -20,7 +20,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import Final, Self
 
@@ -30,6 +30,7 @@ from multimirror.batch import Json
 from multimirror.batch.times import moment
 from multimirror.kinds import JOB, KINDS, Ref, ref_of
 from multimirror.kube import Client, EventRecorder, WorkQueue
+from multimirror.kube.manager import background
 from multimirror.kube.supervise import Supervisor
 from multimirror.observe.explain import explanation
 from multimirror.observe.reporter import Reporter
@@ -141,7 +142,7 @@ class Dispatcher:
             context=context,
             report=self._reporter.wake,
         )
-        self._running: AsyncExitStack | None = None
+        self._running: AbstractAsyncContextManager[None] | None = None
 
     @classmethod
     async def connect(
@@ -216,23 +217,16 @@ class Dispatcher:
         self._scheduler.stop()
 
     async def __aenter__(self) -> Self:
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self.following())
-            tasks = await stack.enter_async_context(asyncio.TaskGroup())
-            working = tasks.create_task(self.work(), name="dispatcher")
-            stack.callback(self.stop)
-            waiting = asyncio.ensure_future(self.ready.wait())
-            await asyncio.wait([working, waiting], return_when=asyncio.FIRST_COMPLETED)
-            waiting.cancel()
-            self._running = stack.pop_all()
+        self._running = background(self, self.ready.wait)
+        await self._running.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._running is not None:
-            await self._running.aclose()
-            self._running = None
+            running, self._running = self._running, None
+            await running.__aexit__(kind, error, trace)
 
     # --- questions
 

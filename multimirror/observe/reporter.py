@@ -15,6 +15,7 @@ import structlog
 from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS
 from multimirror.batch import Json
 from multimirror.kube import Client
+from multimirror.kube.supervise import Supervisor
 from multimirror.observe import metrics
 from multimirror.observe.copies import CopyCounter
 from multimirror.observe.snapshot import (
@@ -66,10 +67,10 @@ class Reporter:
 
     async def run(self) -> None:
         """Until cancelled. Queues are reported on once they are `counted`: before, half of their Jobs are missing."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._rounds(self._report_workers, self._workers_changed), name="report workers")
-            group.create_task(self._rounds(self._report_queues, self._queues_changed), name="report queues")
-            group.create_task(self._count_copies(), name="count copies")
+        async with Supervisor() as tasks:
+            tasks.start("report workers", self._rounds(self._report_workers, self._workers_changed))
+            tasks.start("report queues", self._rounds(self._report_queues, self._queues_changed))
+            await self._count_copies()
 
     async def _rounds(self, report: Callable[[], Awaitable[None]], changed: asyncio.Event) -> None:
         while True:

@@ -39,6 +39,7 @@ class EventHandlers:
         self._originals, self._workers, self._observer, self._lanes = management.originals, workers, observer, lanes
         self._scheduler, self._assignments, self._report = scheduler, assignments, report
         self._memory, self._timer, self._announcements = context.memory, context.timer, context.announcements
+        self._contacts: dict[str, tuple[object, ...]] = {}
         self._originals.subscribe(self)
         workers.subscribe(self)
         management.queues.add_handler(self._queue_changed)
@@ -72,7 +73,8 @@ class EventHandlers:
             self._lanes.open(worker)
         else:
             self._lanes.close(worker)
-        refs = set(self._assignments.usage.on(worker))
+        concerned = reconnected or self._contact_changed(worker)
+        refs = set(self._assignments.usage.on(worker)) if concerned else set()
         for ref in refs:
             self._follow_copy(ref, self._originals.get(ref))  # the worker may be a new one, of the same name
         if reconnected and connection is not None and connection.session is not None:
@@ -84,6 +86,17 @@ class EventHandlers:
                 self._lanes.add(ref, priority=BULK if reconnected else LIVE)
         self._scheduler.wake()
         self._report()
+
+    def _contact_changed(self, worker: str) -> bool:
+        """Whether what it runs is concerned: nodes come and go all the time, and only those that wait care."""
+        connection, before = self._workers.get(worker), self._contacts.get(worker)
+        if connection is None:
+            self._contacts.pop(worker, None)
+            return True
+        state, recorded = connection.state, self._workers.contact(worker).recorded
+        now = (state.ready, state.reason, dict(state.unfollowed), recorded, self._workers.specs.get(worker))
+        self._contacts[worker] = now
+        return now != before
 
     # --- the management cluster
 

@@ -214,5 +214,5 @@ def _waiter(candidate: Candidate) -> Waiter:
         candidate.ref,
         candidate,
         asked,
-        (candidate.namespace, candidate.clusters, asked, avoid, candidate.problem),
+        (candidate.ref.kind, candidate.namespace, candidate.clusters, asked, avoid, candidate.problem),
     )

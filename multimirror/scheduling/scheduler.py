@@ -23,6 +23,7 @@ from multimirror.kube import ApiError, Client, Controller, key_of
 from multimirror.kube.controller import NotYet
 from multimirror.kube.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound
 from multimirror.kube.own_writes import OwnWrites
+from multimirror.kube.supervise import Supervisor
 from multimirror.scheduling import metrics
 from multimirror.scheduling.announcements import Announcements
 from multimirror.scheduling.assignments import Assignment, Assignments
@@ -101,11 +102,9 @@ class Scheduler:
 
     async def run(self) -> None:
         """Until stopped, or cancelled."""
-        async with asyncio.TaskGroup() as group:
-            writers = group.create_task(self._writers.run(), name="assign")
-            passes = group.create_task(self._passes(), name="passes over the queues")
-            await asyncio.wait([writers])
-            passes.cancel()
+        async with Supervisor() as tasks:
+            tasks.start("passes over the queues", self._passes())
+            await asyncio.wait([tasks.start("assign", self._writers.run(), may_return=True)])
 
     def stop(self) -> None:
         """Assign nothing more."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 
 import pytest
+from prometheus_client import REGISTRY
 
 from multimirror.api import CLUSTER_ANNOTATION
 from multimirror.batch import is_complete
@@ -127,3 +128,21 @@ def test_a_worker_with_slow_writes_is_not_lost(world: World) -> None:
         world.settle(1)
         assert world.dispatcher.worker("w1") is not None
         assert world.dispatcher._workers.contact("w1").connected
+
+
+def test_a_node_that_comes_or_goes_concerns_those_that_wait_and_not_those_that_run(world: World) -> None:
+    world.submit("a")
+    world.settle()
+    ((worker, copy),) = world.copies()
+    world.start_copy(worker, copy)
+    world.settle(20)
+    before = reconciles()
+    for number in (2, 1, 2):
+        world.set_nodes(worker, number)
+        world.settle()
+    assert reconciles() == before
+
+
+def reconciles() -> float:
+    labels = {"controller": "management", "result": "success"}
+    return REGISTRY.get_sample_value("controller_runtime_reconcile_total", labels) or 0.0
