@@ -89,7 +89,8 @@ class EventHandlers:
 
     def original_changed(self, ref: Ref, change: Change) -> None:
         new = change.new
-        self._assignments.observe(ref, new)
+        if self._assignments.observe(ref, new) and not change.initial:
+            self._scheduler.wake()  # what it gave back may be what another one waits for
         if not change.initial:
             self._timer.original_changed(change.old, new, asyncio.get_running_loop().time())
         if new is None:
@@ -97,8 +98,6 @@ class EventHandlers:
         else:
             self._follow_copy(ref, new)
         self._lanes.add(ref, priority=BULK if change.initial else LIVE)
-        if not change.initial and (new is None or self._originals.kind(ref).outcome(new).finished):
-            self._scheduler.wake()
         self._report()
 
     def _follow_copy(self, ref: Ref, obj: Json | None) -> None:

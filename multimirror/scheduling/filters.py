@@ -143,7 +143,9 @@ def namespace_not_there(candidate: Candidate, info: WorkerInfo) -> str:
     if namespace is None:
         return f"takes no Jobs from namespace {candidate.namespace}"
     there = info.snapshot.state.namespaces
-    return f"has no namespace {namespace}" if there is not None and namespace not in there else ""
+    if there is not None and namespace not in there:
+        return f"has no namespace {namespace}"
+    return info.snapshot.state.unfollowed.get((candidate.ref.kind, namespace), "")
 
 
 def refused_before(candidate: Candidate, info: WorkerInfo) -> str:

@@ -256,10 +256,12 @@ class Worker:
             if known or self._failures[scope] >= self._options.heartbeat.failure_threshold:
                 self._losses.lost(self.name, scope)
                 lost[resource.name, namespace] = trouble
-        if lost.keys() != self.state.unfollowed.keys():
+        before = self.state.unfollowed.keys()
+        if lost.keys() != before:
             self._log.warning("copies that cannot be followed", why=sorted(lost.values()))
             self.state = replace(self.state, unfollowed=lost)
-            self._handlers.state_changed(self.name, reconnected=False)
+            # Where there is contact again there may be copies of objects that went elsewhere meanwhile, or are gone.
+            self._handlers.state_changed(self.name, reconnected=bool(before - lost.keys()))
 
     async def _got_rights(self, session: Session) -> bool:
         """Whether a new session can do more."""
