@@ -1,5 +1,6 @@
 """The dispatcher whole, on virtual time: stories that its parts tell only together."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,9 +8,11 @@ import pytest
 
 from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, MIRROR_QUEUES
 from multimirror.batch import is_complete
+from multimirror.dispatcher import Dispatcher
+from multimirror.kube import Client, Connection
 from multimirror.kube.resources import JOBS
 from tests.unit.shell.fake_api import Refused, Request
-from tests.unit.shell.world import World
+from tests.unit.shell.world import OPTIONS, World
 
 Json = dict[str, Any]
 
@@ -103,3 +106,49 @@ def test_a_copy_that_was_left_behind_goes_when_its_namespace_is_followed_again(w
     world.workers["w1"].refuse = lambda _: None
     world.settle(60)
     assert {worker for worker, _ in world.copies()} == {"w2"}
+
+
+def test_a_node_that_comes_costs_the_jobs_of_its_worker_nothing(world: World) -> None:
+    world.submit("a")
+    world.settle()
+    assert world.dispatcher is not None
+    before = world.dispatcher._lanes._reconciled
+    ((worker, _),) = world.copies()
+    world.set_nodes(worker, 3)
+    world.settle()
+    assert world.dispatcher._lanes._reconciled == before
+    world.submit("a")
+    world.settle()
+    assert len(world.copies()) == 2, "the new capacity is known all the same"
+
+
+def test_a_status_of_a_queue_makes_no_other_rules_of_it(world: World) -> None:
+    """A decision is not written when its queue is another one since; its status says nothing about that."""
+    assert world.dispatcher is not None
+    specs = world.dispatcher._cache.queue_specs
+    before = specs["a"]
+    world.hub.change(MIRROR_QUEUES, "a", "", lambda queue: queue.update(status={"pending": 7}))
+    world.settle()
+    assert specs["a"] is before
+
+
+def test_a_standby_keeps_nothing_of_what_came_and_went(world: World) -> None:
+    async def follow() -> Dispatcher:
+        connection = Connection.strict(world.network.kubeconfig("hub"), name="standby")
+        async with Client(connection) as client:
+            standby = await Dispatcher.connect(client, OPTIONS, clock=world.clock)
+            async with standby.following():
+                await asyncio.sleep(1)
+                name = world.submit("a")
+                await asyncio.sleep(1)
+                ((worker, copy),) = world.copies()
+                assert standby._lanes._observer._holders != {}
+                world.end_copy(worker, copy)
+                await asyncio.sleep(1)
+                world.hub.remove(JOBS, name, "t1")
+                await asyncio.sleep(1)
+        return standby
+
+    standby = world.run(follow())
+    assert standby._lanes._observer._holders == {}
+    assert len(standby._lanes._management.queue) == 0
