@@ -262,6 +262,19 @@ FOUND: Final[Mapping[str, Plan]] = {
         [_job(5), Step(5.2, "narrow", "worker-1")],
         *(Fault(kind="error", link=_ONE, verb="create", resource="jobs", nth=1, status=500) for _ in range(4)),
     ),
+    "refused while it was connected anew": _plan(
+        "one request that failed while a worker was connected anew moved its Jobs, where the policy moves them at once",
+        [*_jobs(2, "forever"), Step(26, "rotate", "worker-1")],
+        Fault(
+            kind="wrong",
+            link=_ONE,
+            at=15.0,
+            verb="create",
+            resource="selfsubjectaccessreviews",
+            status=504,
+        ),
+        lost_after=0.0,
+    ),
     "orphaned": _plan(
         "pods of a Job that was deleted while its controller could not write kept their finalizer for ever",
         [_job(5.9, sort="indexed"), Step(22.8, "delete", "job-0")],

@@ -82,6 +82,7 @@ class Worker:
         self._asked = set(asked)
         self._occupied: set[Scope] = set()  # where there were copies when the last session ended
         self._failures: dict[Scope, int] = {}  # heartbeats in a row at which it could not be followed
+        self._retries = 0  # left for a session that is to take the place of another
         self._poked = asyncio.Event()
         self._settled = asyncio.Event()
         self._log = _log.bind(cluster=name)
@@ -198,7 +199,11 @@ class Worker:
                 finally:
                     self.session, self._occupied = None, session.occupied()
         except (ApiError, TimeoutError) as error:
-            self._lost(_reason(error), str(error) or "no answer in time")
+            if connected or self._retries == 0:
+                self._lost(_reason(error), str(error) or "no answer in time")
+            else:
+                self._retries -= 1  # as with heartbeats, one failure is no loss
+                self._log.info("worker is not connected anew yet", error=str(error))
         return connected
 
     def _connection(self, kubeconfig: bytes) -> Connection:
@@ -292,6 +297,7 @@ class Worker:
         else:
             self._losses.found(self.name)
         self._failures.clear()
+        self._retries = 0
         self.state = WorkerState(
             connected=True,
             reason="Connected",
@@ -313,6 +319,7 @@ class Worker:
         """The session ends because there is to be another one: that is no loss, until the other one fails."""
         self.session = None
         self._losses.found(self.name)
+        self._retries = self._options.heartbeat.failure_threshold - 1
         self.state = replace(self.state, connected=False, reason=reason, message=message)
         self._log.info("worker is connected anew", reason=reason)
         self._handlers.state_changed(self.name, reconnected=False)

@@ -195,7 +195,7 @@ def _following_context(informers: Informers, asked: _Asked, news: asyncio.Event)
     events = informers.of(EVENTS, asked.namespace, field_selector=rows.WAITING_EVENTS)
     queues, clusters = informers.of(MIRROR_QUEUES), informers.of(WORKER_CLUSTERS)
     for informer in (events, queues, clusters):
-        informer.add_handler(lambda change: None if change.initial else news.set())
+        informer.add_handler(lambda _change: news.set())
     return lambda: rows.JobContext(rows.newest(events.list()), _named(queues.list()), _named(clusters.list()))
 
 
