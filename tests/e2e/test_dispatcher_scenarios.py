@@ -108,8 +108,9 @@ async def test_what_happens_to_a_job_can_be_followed_in_log_and_metrics(stage: S
                 stage.queue,
                 lambda q: (q.get("status") or {}).get("finished") == 1,
             )
-    told = [(entry["event"], entry["cluster"]) for entry in logs if entry.get("uid") == uid and "cluster" in entry]
-    assert told == [(event, first) for event in ("assigned", "copy made", "finished", "copy deleted")]
+    ref = f"jobs.batch/{uid}"
+    told = [(entry["event"], entry["cluster"]) for entry in logs if entry.get("ref") == ref and "cluster" in entry]
+    assert told == [(event, first) for event in ("assigned", "copy created", "finished", "copy deleted")]
     for name, labels in {
         "multimirror_jobs_assigned_total": {"queue": stage.queue, "worker": first},
         "multimirror_queue_wait_seconds_count": {"queue": stage.queue},
