@@ -29,6 +29,7 @@ from multimirror.api import (
     priority_of,
 )
 from multimirror.batch import Json
+from multimirror.kinds import JOB, Kind
 
 Queues = Mapping[str, Json]
 """All MirrorQueues, by name."""
@@ -53,21 +54,21 @@ Verdict = Patch | Refusal | None
 """None: the Job is left as it is."""
 
 
-def decide(job: Json, namespace: Json, queues: Queues, *, manager: str = MANAGED_BY) -> Verdict:
-    """What to do with a new Job, given its Namespace and the queues that there are."""
+def decide(job: Json, namespace: Json, queues: Queues, *, manager: str = MANAGED_BY, kind: Kind = JOB) -> Verdict:
+    """What to do with a new object of that kind, given its Namespace and the queues that there are."""
     labels = job["metadata"].get("labels") or {}
     if QUEUE_LABEL in labels:
         queue = labels[QUEUE_LABEL]
-        refusal = _contradiction(job, queue, manager)
+        refusal = _contradiction(job, queue, manager, kind)
     else:
         queue = default_queue(namespace)
-        if queue is None or _has_its_own_way(job, manager):
+        if queue is None or _has_its_own_way(job, manager, kind):
             return None
         refusal = None
     refusal = refusal or _unusable(queue, namespace, queues) or _unreadable(job)
     if refusal:
         return Refusal(refusal)
-    operations = tuple(_operations(job, queue, manager))
+    operations = tuple(_operations(job, queue, manager, kind))
     return Patch(operations) if operations else None
 
 
@@ -89,24 +90,24 @@ def default_queue(namespace: Json) -> str | None:
     return labels.get(DEFAULT_QUEUE_LABEL) or None
 
 
-def _has_its_own_way(job: Json, manager: str) -> bool:
+def _has_its_own_way(job: Json, manager: str, kind: Kind) -> bool:
     metadata = job["metadata"]
     if ORIGIN_LABEL in (metadata.get("labels") or {}):
         return True
-    if job["spec"].get("managedBy", manager) != manager:
+    if kind.managed_by(job) not in (None, manager):
         return True
     owners: Iterable[Json] = metadata.get("ownerReferences") or ()
     return any(owner.get("controller") and owner.get("kind") != "CronJob" for owner in owners)
 
 
-def _contradiction(job: Json, queue: str, manager: str) -> str | None:
+def _contradiction(job: Json, queue: str, manager: str, kind: Kind) -> str | None:
     if not queue:
         return f"the label {QUEUE_LABEL} is empty: name a queue, or remove the label"
-    other = job["spec"].get("managedBy", manager)
-    if other != manager:
+    other, field = kind.managed_by(job), ".".join(kind.managed_by_path)
+    if other not in (None, manager):
         return (
-            f"spec.managedBy is {other!r}, but Jobs in a queue are managed by {manager!r}: "
-            f"remove spec.managedBy (it will be set), or remove the label {QUEUE_LABEL}"
+            f"{field} is {other!r}, but {kind.resource.kind}s in a queue are managed by {manager!r}: "
+            f"remove {field} (it will be set), or remove the label {QUEUE_LABEL}"
         )
     if ORIGIN_LABEL in job["metadata"]["labels"]:
         return f"the label {ORIGIN_LABEL} is kept for copies that multimirror makes: remove it"
@@ -155,23 +156,23 @@ def _unreadable(job: Json) -> str | None:
     return None
 
 
-def _operations(job: Json, queue: str, manager: str) -> Iterable[Json]:
-    metadata, spec = job["metadata"], job["spec"]
+def _operations(job: Json, queue: str, manager: str, kind: Kind) -> Iterable[Json]:
+    metadata, suspended = job["metadata"], kind.is_suspended(job)
     labels = metadata.get("labels")
     if not labels:
         yield _add("/metadata/labels", {QUEUE_LABEL: queue})
     elif QUEUE_LABEL not in labels:
         yield _add(f"/metadata/labels/{_escaped(QUEUE_LABEL)}", queue)
     annotations = metadata.get("annotations")
-    if "managedBy" not in spec:
-        yield _add("/spec/managedBy", manager)
-        if spec.get("suspend") is True and HOLD_ANNOTATION not in (annotations or {}):
+    if kind.managed_by(job) is None:
+        yield _add("/" + "/".join(kind.managed_by_path), manager)
+        if suspended and HOLD_ANNOTATION not in (annotations or {}):
             if annotations:
                 yield _add(f"/metadata/annotations/{_escaped(HOLD_ANNOTATION)}", "true")
             else:
                 yield _add("/metadata/annotations", {HOLD_ANNOTATION: "true"})
-    if spec.get("suspend") is not True:
-        yield _add("/spec/suspend", value=True)
+    if not suspended:
+        yield _add("/" + "/".join(kind.suspend_path), value=True)
     for key in PLACEMENT_ANNOTATIONS:
         if key in (annotations or {}):
             yield {"op": "remove", "path": f"/metadata/annotations/{_escaped(key)}"}

@@ -14,7 +14,7 @@ from typing import Final
 import yaml
 
 from multimirror.admission.policies import policy, validation
-from multimirror.admission.registration import job_writes
+from multimirror.admission.registration import writes
 from multimirror.api import CLUSTER_ANNOTATION, GROUP, MANAGED_BY, MIRROR_QUEUES, PLACEMENT_ANNOTATIONS, QUEUE_LABEL
 from multimirror.batch import Json
 
@@ -34,7 +34,7 @@ def placement_policy(manager: str = MANAGED_BY) -> list[Json]:
     may = f"authorizer.group('{GROUP}').resource('{MIRROR_QUEUES.plural}').check('{VERB}').allowed()"
     spec = {
         "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [job_writes("CREATE", "UPDATE")]},
+        "matchConstraints": {"resourceRules": writes("CREATE", "UPDATE")},
         "matchConditions": [
             {
                 "name": "managed-by-multimirror",

@@ -12,12 +12,12 @@ from typing import Final
 import yaml
 
 from multimirror.admission.registration import (
-    job_writes,
     labelled,
     on_its_own,
     unlabelled,
     unmanaged,
     with_default_queue,
+    writes,
 )
 from multimirror.api import (
     CLUSTERS_ANNOTATION,
@@ -75,7 +75,7 @@ def _mutating(name: str, match: Json, conditions: list[Json], mutations: list[Js
     spec = {
         "failurePolicy": "Fail",
         "reinvocationPolicy": "IfNeeded",
-        "matchConstraints": {"resourceRules": [job_writes("CREATE")], **match},
+        "matchConstraints": {"resourceRules": writes("CREATE"), **match},
         "matchConditions": conditions,
         "mutations": mutations,
     }
@@ -86,7 +86,7 @@ def _mutating(name: str, match: Json, conditions: list[Json], mutations: list[Js
 def _validating(name: str, validations: list[Json], *, params: bool = False) -> list[Json]:
     spec: Json = {
         "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [job_writes("CREATE")], "objectSelector": labelled()},
+        "matchConstraints": {"resourceRules": writes("CREATE"), "objectSelector": labelled()},
         "validations": validations,
     }
     binding: Json = {"policyName": name, "validationActions": ["Deny"]}

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from multimirror.api import DEFAULT_QUEUE_LABEL, MANAGED_BY, ORIGIN_LABEL, QUEUE_LABEL
 from multimirror.batch import Json
+from multimirror.kinds import KINDS
 from multimirror.kube.resources import MUTATING_WEBHOOKS
 
 PATH: Final = "/admit"
@@ -83,7 +84,7 @@ class Registration:
         return {
             "name": name,
             "clientConfig": client,
-            "rules": [job_writes("CREATE")],
+            "rules": writes("CREATE"),
             "admissionReviewVersions": ["v1"],
             "sideEffects": "None",
             "failurePolicy": "Fail",
@@ -93,15 +94,18 @@ class Registration:
         }
 
 
-def job_writes(*operations: str) -> Json:
-    """The rule that matches these operations on Jobs, and none on their status."""
-    return {
-        "apiGroups": ["batch"],
-        "apiVersions": ["v1"],
-        "operations": list(operations),
-        "resources": ["jobs"],
-        "scope": "Namespaced",
-    }
+def writes(*operations: str) -> list[Json]:
+    """The rules that match these operations on every mirrored kind, and none on their status."""
+    return [
+        {
+            "apiGroups": [kind.resource.group],
+            "apiVersions": [kind.resource.version],
+            "operations": list(operations),
+            "resources": [kind.resource.plural],
+            "scope": "Namespaced",
+        }
+        for kind in KINDS
+    ]
 
 
 def labelled() -> Json:

@@ -28,6 +28,7 @@ from multimirror.admission.deciding import Patch, Queues, Refusal, Verdict, deci
 from multimirror.admission.registration import PATH
 from multimirror.api import MANAGED_BY, MIRROR_QUEUES
 from multimirror.batch import Json
+from multimirror.kinds import KINDS, Kind
 from multimirror.kube import ApiError, Client, Informer
 from multimirror.kube.resources import NAMESPACES
 
@@ -95,10 +96,11 @@ class AdmissionServer:
     async def _admit(self, request: web.Request) -> web.Response:
         try:
             asked = orjson.loads(await request.read())["request"]
-            uid, job, where = asked["uid"], asked["object"], asked["namespace"]
+            uid, job, where, what = asked["uid"], asked["object"], asked["namespace"], asked["resource"]
+            kind = KINDS.find(what["group"], what["resource"])
             with SECONDS.time():
                 async with asyncio.timeout(_budget(request)):
-                    verdict = await self._verdict(job, where)
+                    verdict = await self._verdict(kind, job, where) if kind is not None else None
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             REVIEWS.labels("error").inc()
             _log.warning("not an AdmissionReview of a Job", error=repr(error))
@@ -115,15 +117,15 @@ class AdmissionServer:
         REVIEWS.labels(_result(verdict)).inc()
         return web.Response(body=orjson.dumps(review), content_type="application/json")
 
-    async def _verdict(self, job: Json, where: str) -> Verdict:
+    async def _verdict(self, kind: Kind, job: Json, where: str) -> Verdict:
         namespace = self._namespaces.get(where)
         if namespace is not None and self._queues.has_synced:
-            verdict = decide(job, namespace, _by_name(self._queues.list()), manager=self._manager)
+            verdict = decide(job, namespace, _by_name(self._queues.list()), manager=self._manager, kind=kind)
             if not may_be_stale(verdict, job, namespace):
                 return verdict
         namespace = await self._client.get(NAMESPACES, where)
         queues = await self._client.list(MIRROR_QUEUES)
-        return decide(job, namespace, _by_name(queues.items), manager=self._manager)
+        return decide(job, namespace, _by_name(queues.items), manager=self._manager, kind=kind)
 
 
 def _by_name(queues: Iterable[Json]) -> Queues:

@@ -84,6 +84,14 @@ class Kind(Protocol):
 
     def managed_by(self, obj: Json) -> str | None: ...
 
+    @property
+    def managed_by_path(self) -> Sequence[str]:
+        """Where admission writes it."""
+
+    @property
+    def suspend_path(self) -> Sequence[str]:
+        """Where admission writes True."""
+
     def run_by_others(self, obj: Json, *, attempt: int) -> bool:
         """Some other controller works on it, although managedBy names us."""
 
@@ -134,6 +142,9 @@ class Kinds:
 
     def of(self, ref: Ref) -> Kind:
         return self._by_name[ref.kind]
+
+    def find(self, group: str, plural: str) -> Kind | None:
+        return self._by_name.get(f"{plural}.{group}" if group else plural)
 
 
 def ref_of(kind: Kind, obj: Json) -> Ref:

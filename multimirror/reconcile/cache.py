@@ -43,6 +43,8 @@ class ManagementCache:
             await informer.synced()
 
     def _queue_changed(self, change: Change) -> None:
+        if not spec_changed(change):
+            return  # whoever decided on its rules must not think that they are others
         name = change.object["metadata"]["name"]
         self.queue_specs.pop(name, None)
         if change.new is not None:
@@ -50,3 +52,8 @@ class ManagementCache:
                 self.queue_specs[name] = MirrorQueueSpec.read(change.new)
             except SpecError as error:
                 _log.warning("a queue cannot be used", queue=name, error=str(error))
+
+
+def spec_changed(change: Change) -> bool:
+    """Not only its status, or its labels."""
+    return change.old is None or change.new is None or change.old.get("spec") != change.new.get("spec")

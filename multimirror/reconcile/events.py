@@ -4,14 +4,14 @@ They are called by the caches, on the event loop, and only take notes: they neve
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from multimirror.api.placement import Copy, cluster_namespace_of, cluster_of, origin_uid
 from multimirror.batch import Json
-from multimirror.kinds import KINDS, Kind, Ref
+from multimirror.kinds import Kind, Ref
 from multimirror.kube import Change, Resource
 from multimirror.kube.queue import BULK, LIVE
-from multimirror.reconcile.cache import ManagementCache
+from multimirror.reconcile.cache import ManagementCache, spec_changed
 from multimirror.reconcile.execute import WorkerContext
 from multimirror.reconcile.lanes import Lanes
 from multimirror.reconcile.memory import LastSeen
@@ -39,7 +39,6 @@ class EventHandlers:
         self._originals, self._workers, self._observer, self._lanes = management.originals, workers, observer, lanes
         self._scheduler, self._assignments, self._report = scheduler, assignments, report
         self._memory, self._timer, self._announcements = context.memory, context.timer, context.announcements
-        self._contacts: dict[str, tuple[object, ...]] = {}
         self._originals.subscribe(self)
         workers.subscribe(self)
         management.queues.add_handler(self._queue_changed)
@@ -55,6 +54,8 @@ class EventHandlers:
         ref = Ref(resource.name, uid)
         if change.new is not None:
             self._observer.copy_seen(worker, ref)
+        else:
+            self._observer.copy_gone(ref)
         if change.initial:
             return  # the session is not open yet; see state_changed
         kind, obj = self._originals.kind(ref), self._originals.get(ref)
@@ -67,42 +68,28 @@ class EventHandlers:
         self._lanes.add(ref)
 
     def state_changed(self, worker: str, *, reconnected: bool) -> None:
-        """A worker came, went, or has more or less capacity."""
+        """A worker came, went, or can be talked to about more or less."""
         connection = self._workers.get(worker)
         if connection is not None:
             self._lanes.open(worker)
         else:
             self._lanes.close(worker)
-        concerned = reconnected or self._contact_changed(worker)
-        refs = set(self._assignments.usage.on(worker)) if concerned else set()
-        for ref in refs:
-            self._follow_copy(ref, self._originals.get(ref))  # the worker may be a new one, of the same name
-        if reconnected and connection is not None and connection.session is not None:
-            for kind in KINDS:
-                copies = connection.session.all_copies(kind.resource)
-                refs.update(Ref(kind.resource.name, origin_uid(copy)) for copy in copies)  # orphans, too
-        for ref in refs:
-            if ref.uid:
-                self._lanes.add(ref, priority=BULK if reconnected else LIVE)
+        self._lanes.add_all(self._assignments.usage.on(worker), priority=BULK if reconnected else LIVE)
+        if reconnected and connection is not None:
+            self._lanes.add_all(self._observer.refs_on(worker))  # orphans, and what was left behind, too
+        self.capacity_changed(worker)
+
+    def capacity_changed(self, worker: str) -> None:
+        """That is for those who wait: who is there stays."""
         self._scheduler.wake()
         self._report()
-
-    def _contact_changed(self, worker: str) -> bool:
-        """Whether what it runs is concerned: nodes come and go all the time, and only those that wait care."""
-        connection, before = self._workers.get(worker), self._contacts.get(worker)
-        if connection is None:
-            self._contacts.pop(worker, None)
-            return True
-        state, recorded = connection.state, self._workers.contact(worker).recorded
-        now = (state.ready, state.reason, dict(state.unfollowed), recorded, self._workers.specs.get(worker))
-        self._contacts[worker] = now
-        return now != before
 
     # --- the management cluster
 
     def original_changed(self, ref: Ref, change: Change) -> None:
         new = change.new
-        self._assignments.observe(ref, new)
+        if self._assignments.observe(ref, new) and not change.initial:
+            self._scheduler.wake()  # what it gave back may be what another one waits for
         if not change.initial:
             self._timer.original_changed(change.old, new, asyncio.get_running_loop().time())
         if new is None:
@@ -110,17 +97,17 @@ class EventHandlers:
         else:
             self._follow_copy(ref, new)
         self._lanes.add(ref, priority=BULK if change.initial else LIVE)
-        if not change.initial and (new is None or self._originals.kind(ref).outcome(new).finished):
-            self._scheduler.wake()
         self._report()
 
-    def _follow_copy(self, ref: Ref, obj: Json | None) -> None:
+    def _follow_copy(self, ref: Ref, obj: Json) -> None:
         """Its copy is where it was put, whatever its WorkerCluster allows now."""
-        cluster, namespace = (cluster_of(obj), cluster_namespace_of(obj)) if obj is not None else (None, None)
+        cluster, namespace = cluster_of(obj), cluster_namespace_of(obj)
         if cluster is not None and namespace is not None:
             self._workers.follow(cluster, namespace, self._originals.kind(ref).resource)
 
     def unmanaged_created(self, kind: Kind, obj: Json) -> None:
+        if not self._lanes.is_working:
+            return  # whoever works says so
         message = (
             f"this {kind.resource.kind} asks for a queue, but spec.managedBy was not set when it was created, and "
             "cannot be set later: it runs on this cluster. Is admission in place, and was the queue there?"
@@ -128,15 +115,15 @@ class EventHandlers:
         self._announcements.tell(kind, obj, "NotManaged", message)
 
     def _queue_changed(self, change: Change) -> None:
-        if change.old is not None and change.new is not None and change.old.get("spec") == change.new.get("spec"):
+        if change.initial or not spec_changed(change):
             return
-        name = change.object["metadata"]["name"]
         # Its rules are others now: for those that wait, for those whose worker is lost, and for finished copies.
-        for ref, obj in self._originals.all():
-            if self._originals.queue_of(obj) == name:
-                self._lanes.add(ref, priority=BULK)
+        self._lanes.add_all(self._in_queue(change.object["metadata"]["name"]))
         self._scheduler.wake()
         self._report()
+
+    def _in_queue(self, name: str) -> Iterator[Ref | None]:
+        return (ref if self._originals.queue_of(obj) == name else None for ref, obj in self._originals.all())
 
     def _namespace_changed(self, change: Change) -> None:
         if change.initial or (

@@ -8,13 +8,16 @@ object, so that nothing is done twice. While an object waits in a lane its news 
 """
 
 import asyncio
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Final
 
 from multimirror.api.placement import Copy
 from multimirror.batch import Json
 from multimirror.kinds import Kind, Ref
 from multimirror.kube import Controller, RequeueAfter, WorkQueue, key_of
-from multimirror.kube.queue import LIVE
+from multimirror.kube.queue import BULK, LIVE
 from multimirror.kube.supervise import Supervisor
 from multimirror.options import DispatcherOptions
 from multimirror.reconcile.actions import (
@@ -37,6 +40,7 @@ from multimirror.scheduling.scheduler import Scheduler
 from multimirror.workers import Workers
 
 _YIELD_EVERY: Final = 20
+_ADD_AT_ONCE: Final = 200
 
 
 class Lanes:
@@ -64,22 +68,43 @@ class Lanes:
         self._lanes: dict[str, Controller[Ref]] = {}
         self._tasks: Supervisor | None = None
         self._running: set[asyncio.Task[None]] = set()
+        self._bulks: deque[tuple[Iterator[Ref | None], int]] = deque()
+        self._bulk_added = asyncio.Event()
+        self._all_added = asyncio.Event()
+        self._all_added.set()
         self._reconciled = 0
 
+    @property
+    def is_working(self) -> bool:
+        return self._tasks is not None
+
     def add(self, ref: Ref, *, priority: int = LIVE) -> None:
-        """Look at this object."""
-        self._management.queue.add(ref, priority=priority)
+        """Look at this object. Before we work nothing is noted: then all are looked at anyway."""
+        if self.is_working:
+            self._management.queue.add(ref, priority=priority)
+
+    def add_all(self, refs: Iterable[Ref | None], *, priority: int = BULK) -> None:
+        """Look at all of these, which may be very many: they are read little by little. None is passed over."""
+        if self.is_working:
+            self._bulks.append((iter(refs), priority))
+            self._all_added.clear()
+            self._bulk_added.set()
 
     async def run(self) -> None:
         """Until stopped, or cancelled."""
         async with Supervisor() as tasks:
             self._tasks = tasks
+            tasks.start("adding many", self._add_bulks())
+            self.add_all(ref for ref, _ in self._originals.all())
             for worker in self._workers:
                 self.open(worker.name)
+                self.add_all(self._observer.refs_on(worker.name))
             try:
                 await self._management.run()
             finally:
                 self._tasks = None
+                self._bulks.clear()
+                self._all_added.set()
                 for lane in self._lanes.values():
                     lane.stop()
             if self._running:
@@ -116,6 +141,7 @@ class Lanes:
 
     async def looked(self) -> None:
         """Wait until every object that wanted to be looked at has been."""
+        await self._all_added.wait()
         await self._management.queue.idle()
 
     async def idle(self) -> None:
@@ -123,6 +149,21 @@ class Lanes:
         await self.looked()
         for lane in tuple(self._lanes.values()):
             await lane.queue.idle()
+
+    async def _add_bulks(self) -> None:
+        while True:
+            await self._bulk_added.wait()
+            self._bulk_added.clear()
+            while self._bulks:
+                refs, priority = self._bulks[0]
+                some = tuple(islice(refs, _ADD_AT_ONCE))
+                for ref in some:
+                    if ref is not None:
+                        self.add(ref, priority=priority)
+                if not some:
+                    self._bulks.popleft()
+                await asyncio.sleep(0)
+            self._all_added.set()
 
     # --- the management lane
 

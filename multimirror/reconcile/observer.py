@@ -1,9 +1,9 @@
 """What is known around one object, put together from the caches of all clusters. Reads only."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from multimirror.api.placement import Copy, attempt_of, cluster_namespace_of, cluster_of
+from multimirror.api.placement import Copy, attempt_of, cluster_namespace_of, cluster_of, origin_uid
 from multimirror.batch import Json
 from multimirror.kinds import Kind, Ref
 from multimirror.kinds.pod_sets import total
@@ -26,6 +26,20 @@ class Observer:
     def copy_seen(self, worker: str, ref: Ref) -> None:
         """A worker's cache has shown a copy of this object: it is one of those that are asked for its copies."""
         self._holders.setdefault(ref, set()).add(worker)
+
+    def copy_gone(self, ref: Ref) -> None:
+        """A copy of this object has left a worker's cache: forget who has none any more."""
+        self._copies(ref)
+
+    def refs_on(self, worker: str) -> Iterator[Ref]:
+        """The objects of which a worker shows copies, whether they are there or not."""
+        connection = self._workers.get(worker)
+        session = connection.session if connection is not None else None
+        if session is None:
+            return
+        for kind in self._management.originals.kinds:
+            uids = (origin_uid(copy) for copy in session.all_copies(kind.resource))
+            yield from (Ref(kind.resource.name, uid) for uid in uids if uid)
 
     def observe(self, ref: Ref) -> ObservedState:
         originals, now = self._management.originals, self._clock()

@@ -40,9 +40,9 @@ class Originals:
     def __init__(self, client: Client, kinds: Kinds, managed_by: str, namespaces: Informer) -> None:
         self.finished: defaultdict[str, Counter[str]] = defaultdict(Counter)
         """Finished objects that are still there, by queue and by the worker that had them last ("": none)."""
+        self.kinds = kinds
         self._managed_by = managed_by
         self._namespaces = namespaces
-        self._kinds = kinds
         self._ended: dict[Ref, tuple[str, str]] = {}  # a finished object: its queue and its worker
         self._handlers: list[OriginalHandlers] = []
         self._caches = {kind.resource.name: self._cache(client, kind) for kind in kinds}
@@ -56,7 +56,7 @@ class Originals:
         self._handlers.append(handlers)
 
     def kind(self, ref: Ref) -> Kind:
-        return self._kinds.of(ref)
+        return self.kinds.of(ref)
 
     def get(self, ref: Ref) -> Json | None:
         """The object as the cache has it. Shared: do not change it."""

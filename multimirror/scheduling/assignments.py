@@ -100,18 +100,18 @@ class Assignments:
             self.usage.put(ref, self._reservation(ref, obj))
             self._again(ref)
 
-    def observe(self, ref: Ref, obj: Json | None) -> None:
-        """The cache shows this object now; None: it is gone."""
+    def observe(self, ref: Ref, obj: Json | None) -> bool:
+        """The cache shows this object now; None: it is gone. Whether the usage is another one since."""
         pending = self._pending.get(ref)
         if pending is not None and obj is not None and attempt_of(obj) < pending.attempt:
             version, written = obj["metadata"]["resourceVersion"], self._written.get(ref)
             if version == pending.candidate.version or (written is not None and is_older(version, written)):
-                return  # what we decided on, or older than what we wrote
+                return False  # what we decided on, or older than what we wrote
             _log.debug("an object was changed before its assignment was written", ref=str(ref))
             self.drop(ref, obj)
-            return
+            return True
         self._forget(ref)
-        self.usage.put(ref, self._reservation(ref, obj))
+        return self.usage.put(ref, self._reservation(ref, obj))
 
     def _forget(self, ref: Ref) -> bool:
         self._written.pop(ref, None)

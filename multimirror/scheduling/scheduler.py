@@ -187,6 +187,7 @@ class Scheduler:
             return
         if obj is None or cluster_of(obj) is not None or _version(obj) != assignment.candidate.version:
             self._assignments.drop(ref, obj)
+            self.wake()  # what it had reserved may be what another one waits for
             return
         try:
             await self._write(ref, obj, assignment)

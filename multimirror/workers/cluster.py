@@ -42,6 +42,9 @@ class WorkerHandlers(Protocol):
     def state_changed(self, worker: str, *, reconnected: bool) -> None:
         """What it can do has changed. `reconnected`: a cache is new; anything may have happened there."""
 
+    def capacity_changed(self, worker: str) -> None:
+        """It has more or less to give, or other namespaces, and nothing else has changed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
@@ -97,6 +100,10 @@ class Worker:
             self._asked.add(scope)
             if self.session is not None:
                 self.session.follow(namespace, resource)
+
+    def scopes(self) -> set[Scope]:
+        """Where there are copies, or may be for all we know."""
+        return self._asked | (self.session.occupied() if self.session is not None else self._occupied)
 
     def copies(self, uid: str, resource: Resource = JOBS) -> list[Json]:
         """What its cache holds of one object; nothing while it is not connected."""
@@ -261,10 +268,12 @@ class Worker:
             if known or self._failures[scope] >= self._options.heartbeat.failure_threshold:
                 self._losses.lost(self.name, scope)
                 lost[resource.name, namespace] = trouble
-        if lost.keys() != self.state.unfollowed.keys():
+        before = self.state.unfollowed.keys()
+        if lost.keys() != before:
             self._log.warning("copies that cannot be followed", why=sorted(lost.values()))
             self.state = replace(self.state, unfollowed=lost)
-            self._handlers.state_changed(self.name, reconnected=False)
+            # Where there is contact again there may be copies of objects that went elsewhere meanwhile, or are gone.
+            self._handlers.state_changed(self.name, reconnected=bool(before - lost.keys()))
 
     async def _got_rights(self, session: Session) -> bool:
         """Whether a new session can do more."""
@@ -335,7 +344,7 @@ class Worker:
         session = self.session
         if session is not None:
             self.state = replace(self.state, capacity=session.capacity(), namespaces=session.namespaces())
-            self._handlers.state_changed(self.name, reconnected=False)
+            self._handlers.capacity_changed(self.name)
 
     def _cache_filled(self) -> None:
         if self.session is not None:

@@ -52,6 +52,13 @@ class _Subscribers:
             except Exception:  # noqa: BLE001
                 _log.exception("a handler failed", cluster=worker)
 
+    def capacity_changed(self, worker: str) -> None:
+        for handlers in self._all:
+            try:
+                handlers.capacity_changed(worker)
+            except Exception:  # noqa: BLE001
+                _log.exception("a handler failed", cluster=worker)
+
 
 class Workers:
     """Follows the WorkerClusters of the management cluster. `run` it as a task."""
@@ -111,7 +118,7 @@ class Workers:
     def follow(self, worker: str, namespace: str, resource: Resource = JOBS) -> None:
         """There are copies in that namespace, whatever the WorkerCluster allows now: keep track of them.
 
-        Until the WorkerCluster goes. Cheap when it is known already.
+        Cheap when it is known already.
         """
         known = self._workers.get(worker)
         if known is not None:
@@ -174,7 +181,9 @@ class Workers:
     def _remove(self, name: str) -> None:
         self.specs.pop(name, None)
         self._identities.pop(name, None)
-        if self._workers.pop(name, None) is not None:
+        worker = self._workers.pop(name, None)
+        if worker is not None:
+            self._asked[name] = worker.scopes()  # for one of the same name: it may be the same cluster
             self._tasks.pop(name).cancel()
             self._losses.forget(name)
             self._handlers.state_changed(name, reconnected=False)

@@ -111,7 +111,8 @@ class Session:
 
     def all_copies(self, resource: Resource = JOBS) -> Iterable[Json]:
         """Every copy of ours here."""
-        return (copy for cache in self._caches.get(resource, {}).values() for copy in cache.informer.list())
+        caches = tuple(self._caches.get(resource, {}).values())  # others may come while somebody reads
+        return (copy for cache in caches for copy in cache.informer.list())
 
     def writes(self, namespace: str, resource: Resource = JOBS) -> OwnWrites:
         """Our own writes in that namespace, which the cache may not have seen yet. Raises NotFollowed."""

@@ -22,6 +22,8 @@ class JobKind:
 
     resource: Resource = JOBS
     can_be_fenced = True
+    managed_by_path = ("spec", "managedBy")
+    suspend_path = ("spec", "suspend")
 
     def trim(self, obj: Object) -> Object:
         """Of managedFields only whether Kubernetes' own Job controller has written: they are half of an object."""

@@ -1,5 +1,6 @@
 """What is decided about one Job, case by case."""
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -215,7 +216,10 @@ CASES = [
 
 @pytest.mark.parametrize(("given", "expected"), CASES)
 def test_decide(given: ObservedState, expected: list[str]) -> None:
+    before = copy.deepcopy((given.original, given.copies, given.contacts, given.refusals, given.last_seen_status))
     assert kinds(decide(given)) == expected
+    after = (given.original, given.copies, given.contacts, given.refusals, given.last_seen_status)
+    assert after == before, "what is cached is shared, and not ours to change"
 
 
 def status_of(actions: Sequence[Action]) -> dict[str, Any]:

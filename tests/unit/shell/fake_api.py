@@ -368,6 +368,10 @@ class _Transport:
             refused = Refused(400, "BadRequest", "no streaming lists here").body
             yield _Stream(400, orjson.dumps(refused))
             return
+        refusal = self._link.cluster.refuse(request)
+        if refusal is not None:
+            yield _Stream(refusal.code, orjson.dumps(refusal.body))
+            return
         cuts = self._link.cuts
         yield _Stream(200, b"", self._link.cluster.watch(request, lambda: self._link.cuts != cuts))
 

@@ -54,7 +54,7 @@ def test_a_long_pass_over_the_queues_lets_everybody_else_have_their_turn(world: 
     async def count() -> None:
         nonlocal turns
         while True:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.001)
             turns += 1
 
     async def while_many_wait() -> int:

@@ -7,6 +7,9 @@ Every write is looked at when it takes effect, as the API servers see it: what m
 import asyncio
 import base64
 from collections.abc import Coroutine
+from contextlib import ExitStack
+from random import Random
+from types import SimpleNamespace
 from typing import Any, TypeVar
 from unittest import mock
 
@@ -26,6 +29,7 @@ from multimirror.dispatcher import Dispatcher
 from multimirror.kube import Client, Connection
 from multimirror.kube.resources import JOBS, NAMESPACES, NODES, SECRETS
 from multimirror.options import DispatcherOptions
+from multimirror.scheduling import scheduler
 from tests.unit.kube.virtual_time import VirtualTimeLoop
 from tests.unit.shell.fake_api import START, FakeCluster, Network, Request, timestamp
 
@@ -38,6 +42,7 @@ QUEUES = ("a", "z")
 OPTIONS = DispatcherOptions(
     namespace=SYSTEM, refusal_seconds=30.0, report_seconds=30.0, concurrency=4, worker_concurrency=2
 )
+_NOT_RANDOM = SimpleNamespace(Random=lambda: Random(1), uniform=lambda low, high: (low + high) / 2)
 _PATIENCE = 5.0
 """Seconds that a Job must have waited unchanged before anybody may complain that it was passed over."""
 
@@ -56,8 +61,16 @@ class World:
         self._life: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self._numbers = 0
-        self._patch = mock.patch("multimirror.kube.client.Http1Transport", self.network.transport)
-        self._patch.start()
+        self._patches = ExitStack()
+        for patch in (
+            mock.patch("multimirror.kube.client.Http1Transport", self.network.transport),
+            # The same steps give the same story: jitter is not random, and no slice ends because a machine is busy.
+            mock.patch("multimirror.kube.queue.random", _NOT_RANDOM),
+            mock.patch("multimirror.kube.backoff.random", _NOT_RANDOM),
+            mock.patch("tenacity.wait.random", _NOT_RANDOM),
+            mock.patch.object(scheduler, "_SLICE_SECONDS", float("inf")),
+        ):
+            self._patches.enter_context(patch)
         self.run(self._install())
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -71,7 +84,7 @@ class World:
             self.run(self.stop())
             self.run(self.loop.shutdown_asyncgens())
         finally:
-            self._patch.stop()
+            self._patches.close()
             self.loop.close()
 
     async def _install(self) -> None:

@@ -40,6 +40,10 @@ class Recorder:
         self.states.append((worker, reconnected))
         self.news.set()
 
+    def capacity_changed(self, worker: str) -> None:
+        self.states.append((worker, False))
+        self.news.set()
+
 
 @dataclass
 class Stage:

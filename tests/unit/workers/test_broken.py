@@ -181,6 +181,9 @@ class Failing:
     def state_changed(self, worker: str, *, reconnected: bool) -> None:
         raise ZeroDivisionError
 
+    def capacity_changed(self, worker: str) -> None:
+        raise ZeroDivisionError
+
 
 @virtual_time
 async def test_a_handler_that_fails_costs_nobody_anything() -> None:
