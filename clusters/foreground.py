@@ -1,6 +1,6 @@
 """A fleet that people use: brought up in the foreground, asked, and stopped.
 
-`up` holds a lock in its directory while it runs (see clusters.place); `status` and `down` find it there.
+`up` holds a lock in its directory while it runs (see clusters.fleet_directory); `status` and `down` find it there.
 """
 
 import asyncio
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from clusters.fleet import FleetError, FleetOptions, open_fleet
+from clusters.fleet_directory import FleetDirectory
 from clusters.installed import installed
 from clusters.nodes import NodeOptions
-from clusters.place import Place
 from multimirror.kube import Client, Connection, KubeError
 from multimirror.kube.resources import NODES
 
@@ -39,12 +39,14 @@ class UpOptions:
     """Clusters alone, without multimirror."""
 
 
-async def up(place: Place, options: UpOptions, announce: Callable[[dict[str, Any], float], None]) -> None:
+async def up(directory: FleetDirectory, options: UpOptions, announce: Callable[[dict[str, Any], float], None]) -> None:
     """Keep a fleet until SIGINT or SIGTERM; `announce` is told what is up, and after how many seconds."""
-    await until_told(_serve(place, options, announce))
+    await until_told(_serve(directory, options, announce))
 
 
-async def _serve(place: Place, options: UpOptions, announce: Callable[[dict[str, Any], float], None]) -> None:
+async def _serve(
+    directory: FleetDirectory, options: UpOptions, announce: Callable[[dict[str, Any], float], None]
+) -> None:
     started = time.monotonic()
     of_the_fleet = FleetOptions(
         workers=options.workers,
@@ -54,11 +56,11 @@ async def _serve(place: Place, options: UpOptions, announce: Callable[[dict[str,
         data_dir=options.data_dir,
     )
     async with contextlib.AsyncExitStack() as stack:
-        stack.enter_context(place.held())
+        stack.enter_context(directory.held())
         fleet = await stack.enter_async_context(open_fleet(options.kind, of_the_fleet))
         if not options.bare:
             await stack.enter_async_context(installed(fleet))
-        state = place.announce(fleet, options.kind, multimirror=not options.bare)
+        state = directory.announce(fleet, options.kind, multimirror=not options.bare)
         announce(state, time.monotonic() - started)
         await asyncio.Event().wait()
 
@@ -80,13 +82,13 @@ async def until_told(work: Coroutine[Any, Any, object]) -> None:
             raise
 
 
-async def down(place: Place) -> dict[str, Any]:
+async def down(directory: FleetDirectory) -> dict[str, Any]:
     """Stop the fleet that is up there; gives what it was."""
-    state = place.running()
+    state = directory.running()
     os.kill(state["pid"], signal.SIGTERM)
     try:
         async with asyncio.timeout(_STOP_SECONDS):
-            while not place.is_free():  # noqa: ASYNC110 - the lock of another process cannot be awaited
+            while not directory.is_free():  # noqa: ASYNC110 - the lock of another process cannot be awaited
                 await asyncio.sleep(0.05)
     except TimeoutError:
         raise FleetError(
@@ -95,9 +97,9 @@ async def down(place: Place) -> dict[str, Any]:
     return state
 
 
-async def status(place: Place) -> dict[str, Any]:
+async def status(directory: FleetDirectory) -> dict[str, Any]:
     """What is up, and what each cluster answers."""
-    state = place.running()
+    state = directory.running()
     return {**state, "clusters": await asyncio.gather(*(_ask(cluster) for cluster in state["clusters"]))}
 
 

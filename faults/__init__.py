@@ -14,10 +14,10 @@ a clock (see simulation).
 
 from faults.injecting import Injector
 from faults.invariants import check
-from faults.marks import Marks
+from faults.labels import CopyLabels
 from faults.plan import Fault
 from faults.proxy import Proxy
-from faults.record import Record, Witness
+from faults.record import Record, Watcher
 from faults.rules import Rules, Violation
 
-__all__ = ["Fault", "Injector", "Marks", "Proxy", "Record", "Rules", "Violation", "Witness", "check"]
+__all__ = ["CopyLabels", "Fault", "Injector", "Proxy", "Record", "Rules", "Violation", "Watcher", "check"]

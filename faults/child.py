@@ -20,7 +20,7 @@ from typing import Any  # noqa: E402
 
 import structlog  # noqa: E402
 
-from faults.grounds import EmbeddedGround  # noqa: E402
+from faults.backends import EmbeddedBackend  # noqa: E402
 from faults.running import Outcome, run  # noqa: E402
 from faults.scenario import Scenario, from_seed  # noqa: E402
 from faults.shrinking import shrink  # noqa: E402
@@ -36,8 +36,8 @@ def simulate(scenario: Scenario) -> Outcome:
     reseed(scenario.seed)
 
     async def main() -> Outcome:
-        async with EmbeddedGround(scenario.workers) as ground:
-            return await run(scenario, ground)
+        async with EmbeddedBackend(scenario.workers) as backend:
+            return await run(scenario, backend)
 
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(scenario.seed)) as runner:
         return runner.run(main())

@@ -34,8 +34,8 @@ def healthy_workers_are_served(record: Record, rules: Rules) -> Iterator[Violati
     assigned: dict[str, Seen] = {}
     for seen in record.changes("Job", MANAGEMENT):
         before, assigned[seen.uid] = assigned.get(seen.uid), seen
-        cluster = rules.marks.cluster_of(seen.object)
-        if cluster is None or (before is not None and rules.marks.cluster_of(before.object) == cluster):
+        cluster = rules.labels.cluster_of(seen.object)
+        if cluster is None or (before is not None and rules.labels.cluster_of(before.object) == cluster):
             continue
         until = seen.time + rules.patience
         if until > end or _in_the_way(record, rules, cluster, seen.time, until):
@@ -132,19 +132,19 @@ def no_work_is_thrown_away(record: Record, rules: Rules) -> Iterator[Violation]:
     gone: dict[tuple[str, str], Seen] = {}
     for _, _, moment in sorted(moments, key=lambda each: each[:2]):
         if isinstance(moment, Seen):
-            if moment.cluster == MANAGEMENT and rules.marks.is_original(moment.object):
+            if moment.cluster == MANAGEMENT and rules.labels.is_original(moment.object):
                 if moment.type == "DELETED":
                     originals.pop(moment.uid, None)
                 else:
                     originals[moment.uid] = moment.object
-            elif rules.marks.is_copy(moment.object):
+            elif rules.labels.is_copy(moment.object):
                 copies[moment.cluster, moment.name] = moment.object
                 if moment.type == "DELETED":
                     gone[moment.cluster, moment.name] = moment
             continue
         key = moment.cluster, f"{moment.call.namespace}/{moment.call.name}"
         copy = copies.get(key)
-        original = originals.get(rules.marks.original_of(copy)) if copy is not None else None
+        original = originals.get(rules.labels.original_of(copy)) if copy is not None else None
         if copy is not None and original is not None and _works_for(copy, moment.cluster, original, rules):
             yield Violation(
                 "I9", f"{key[1]} runs on {key[0]} as it should, and the controller deletes it", (str(moment),)
@@ -156,7 +156,7 @@ def _works_for(copy: Json, cluster: str, original: Json, rules: Rules) -> bool:
         "deletionTimestamp" not in original["metadata"]
         and not is_finished(original.get("status") or {})
         and not is_finished(copy.get("status") or {})
-        and rules.marks.is_current(copy, cluster, original)
+        and rules.labels.is_current(copy, cluster, original)
     )
 
 

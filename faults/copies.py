@@ -29,7 +29,7 @@ def one_copy_at_a_time(record: Record, rules: Rules) -> Iterator[Violation]:
     """I1: no two copies of a Job live at once, unless the policy allows it and the older one could not be reached."""
     live: dict[str, dict[str, _Live]] = {}
     for seen in record.changes("Job"):
-        original = rules.marks.original_of(seen.object)
+        original = rules.labels.original_of(seen.object)
         if not original:
             continue
         copies = live.setdefault(original, {})
@@ -38,7 +38,7 @@ def one_copy_at_a_time(record: Record, rules: Rules) -> Iterator[Violation]:
             continue
         if seen.uid in copies:
             continue
-        new = _Live(seen.cluster, seen.uid, rules.marks.attempt_of(seen.object), seen.time, seen.name)
+        new = _Live(seen.cluster, seen.uid, rules.labels.attempt_of(seen.object), seen.time, seen.name)
         for old in copies.values():
             if not _may_both_live(record, rules, old, new):
                 yield Violation("I1", f"two copies of {seen.name} live at once", (str(old), str(new)))
@@ -67,10 +67,10 @@ def finished_jobs_start_nothing(record: Record, rules: Rules) -> Iterator[Violat
     ended: dict[str, float] = {}
     copies: dict[str, _Live] = {}
     for seen in record.seen:
-        if seen.kind == "Job" and seen.cluster == MANAGEMENT and rules.marks.is_original(seen.object):
+        if seen.kind == "Job" and seen.cluster == MANAGEMENT and rules.labels.is_original(seen.object):
             if is_finished(seen.status):
                 ended.setdefault(seen.uid, seen.time)
-        elif seen.kind == "Job" and (original := rules.marks.original_of(seen.object)):
+        elif seen.kind == "Job" and (original := rules.labels.original_of(seen.object)):
             if seen.uid not in copies:
                 copies[seen.uid] = _Live(seen.cluster, original, "", seen.time, seen.name)
                 if original in ended and seen.type == "ADDED" and not _was_on_its_way(record, seen, ended[original]):
@@ -105,7 +105,7 @@ def others_are_left_alone(record: Record, rules: Rules) -> Iterator[Violation]:
     """I5: no object without our origin is changed or deleted by us; nor, at home, a Job that is not ours."""
     yield from _by_request(record, rules)
     for seen in record.changes("Job"):
-        if seen.cluster == MANAGEMENT or seen.type == "DELETED" or rules.marks.is_copy(seen.object):
+        if seen.cluster == MANAGEMENT or seen.type == "DELETED" or rules.labels.is_copy(seen.object):
             continue
         managers = {entry.get("manager") for entry in seen.object["metadata"].get("managedFields") or ()}
         if rules.user_agent in managers:
@@ -127,24 +127,24 @@ def _by_request(record: Record, rules: Rules) -> Iterator[Violation]:
         if call.resource.partition("/")[0] != "jobs":
             continue
         if call.verb == "create":
-            if not rules.marks.is_copy(moment.body):
+            if not rules.labels.is_copy(moment.body):
                 yield Violation("I5", "a Job without our origin is made", (str(moment),))
             continue
         target = there.get((moment.cluster, f"{call.namespace}/{call.name}"))
-        original = moment.cluster == MANAGEMENT and target is not None and rules.marks.is_original(target)
-        if target is not None and not original and not rules.marks.is_copy(target):
+        original = moment.cluster == MANAGEMENT and target is not None and rules.labels.is_original(target)
+        if target is not None and not original and not rules.labels.is_copy(target):
             yield Violation("I5", f"{call.namespace}/{call.name} is not ours, and we wrote to it", (str(moment),))
 
 
 def _is_stale(record: Record, rules: Rules, copy: Json, cluster: str, original: Json) -> bool:
     """Of an older attempt, of none, or one too many. The only one of its attempt is the copy, whatever its cluster is
     called: two workers may have changed places when it was made."""
-    home, attempt = rules.marks.cluster_of(original), rules.marks.attempt_of(copy)
-    if home is None or not rules.marks.is_current(copy, home, original):
+    home, attempt = rules.labels.cluster_of(original), rules.labels.attempt_of(copy)
+    if home is None or not rules.labels.is_current(copy, home, original):
         return True
     uid = original["metadata"]["uid"]
     return cluster != home and any(
-        rules.marks.original_of(job) == uid and rules.marks.attempt_of(job) == attempt
+        rules.labels.original_of(job) == uid and rules.labels.attempt_of(job) == attempt
         for job in record.last("Job", home).values()
     )
 
@@ -155,7 +155,7 @@ def nothing_stays(record: Record, rules: Rules) -> Iterator[Violation]:
     for cluster in sorted({seen.cluster for seen in record.seen} - {MANAGEMENT}):
         jobs = record.last("Job", cluster)
         for job in jobs.values():
-            original = rules.marks.original_of(job)
+            original = rules.labels.original_of(job)
             name = f"{job['metadata']['namespace']}/{job['metadata']['name']}"
             if not original:
                 continue

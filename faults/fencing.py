@@ -30,8 +30,8 @@ def never_in_two_places(record: Record, rules: Rules) -> Iterator[Violation]:
     copies: dict[str, _Copy] = {}
     pods: dict[str, dict[str, tuple[_Copy, float]]] = {}
     for seen in record.seen:
-        if seen.kind == "Job" and seen.cluster != MANAGEMENT and (original := rules.marks.original_of(seen.object)):
-            attempt = rules.marks.attempt_of(seen.object)
+        if seen.kind == "Job" and seen.cluster != MANAGEMENT and (original := rules.labels.original_of(seen.object)):
+            attempt = rules.labels.attempt_of(seen.object)
             copy = copies.setdefault(seen.uid, _Copy(seen.cluster, original, attempt, seen.name))
             copy.deleted = seen.type == "DELETED" or "deletionTimestamp" in seen.object["metadata"]
         elif seen.kind == "Pod" and (owner := _owner(seen, copies)) is not None:

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import structlog
 
+from faults.backends import EmbeddedBackend, LocalBackend
 from faults.commands import Processes
-from faults.grounds import EmbeddedGround, LocalGround
 from faults.processes import end_with_us
 from faults.running import Outcome, Pace, run
 from faults.scenario import Scenario, crash_points, from_seed, reference
@@ -37,18 +37,18 @@ before it makes those of another with the same name."""
 
 async def on_embedded(scenario: Scenario, processes: Processes, pace: Pace = EMBEDDED_PACE) -> Outcome:
     """One run on clusters of its own."""
-    async with EmbeddedGround(scenario.workers) as ground:
-        return await run(scenario, ground, pace, processes=processes)
+    async with EmbeddedBackend(scenario.workers) as backend:
+        return await run(scenario, backend, pace, processes=processes)
 
 
 async def on_local(seeds: Sequence[int], add: Callable[[Answer], None]) -> None:
     """All seeds, one after the other, on one fleet of real control planes."""
     be_quiet()
-    async with LocalGround(2) as ground:
+    async with LocalBackend(2) as backend:
         for seed in seeds:
             scenario = from_seed(seed, real=True)
             try:
-                outcome = await run(scenario, ground, LOCAL_PACE, namespace=f"seed-{seed}", processes=REPLICAS)
+                outcome = await run(scenario, backend, LOCAL_PACE, namespace=f"seed-{seed}", processes=REPLICAS)
             except Exception as error:  # noqa: BLE001 - it is told, and the next seed is another one
                 add({"seed": seed, "error": "; ".join(_innermost(error))})
             else:

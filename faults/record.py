@@ -1,6 +1,6 @@
 """What happened: every request of the clients under test, every change on every cluster, every fault that struck.
 
-Two witnesses that know nothing of each other. The proxies tell what each client asked for and was answered; watches
+Two sources that know nothing of each other. The proxies tell what each client asked for and was answered; watches
 that go straight to the API servers tell what each cluster held, pods included, which is what really ran. Both stamp
 their entries with the event loop's clock, and the record keeps them in the order in which they came.
 """
@@ -185,7 +185,7 @@ class Record:
         return Counter(each.fault.kind for each in self.struck)
 
 
-class Witness:
+class Watcher:
     """Watches of clusters, straight from their API servers, while its context is open."""
 
     def __init__(
@@ -223,7 +223,7 @@ class Witness:
             for item in found.items:
                 self._note(cluster, "ADDED", resource, item)
             watch = self._watch(cluster, client, resource, namespace, found.resource_version)
-            tasks.append(asyncio.get_running_loop().create_task(watch, name=f"witness of {resource.plural}"))
+            tasks.append(asyncio.get_running_loop().create_task(watch, name=f"watcher of {resource.plural}"))
 
     async def caught_up(self) -> None:
         """Until everything that the clusters hold now is in the record, and nothing that they do not."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from faults.marks import Marks
+from faults.labels import CopyLabels
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,9 @@ class Violation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What holds in a run: how the controller marks its copies, and what its queue's policy allows."""
+    """What holds in a run: how the controller labels its copies, and what its queue's policy allows."""
 
-    marks: Marks = field(default_factory=Marks)
+    labels: CopyLabels = field(default_factory=CopyLabels)
     dispatcher: str = "dispatcher"
     """The client that must keep the promises, in the record."""
     job_controller: str = "jobs"

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from builtin_controller import Options as JobOptions
+from faults.backends import MANAGEMENT, ClusterBackend
 from faults.commands import Processes
-from faults.grounds import MANAGEMENT, Ground
 from faults.invariants import at_rest, check
 from faults.record import Record
 from faults.rules import Rules, Violation
@@ -57,7 +57,7 @@ class Pace:
 
 async def run(
     scenario: Scenario,
-    ground: Ground,
+    backend: ClusterBackend,
     pace: Pace | None = None,
     *,
     namespace: str = "team",
@@ -79,7 +79,7 @@ async def run(
     plan = [replace(f, at=f.at * pace.factor, seconds=f.seconds * pace.factor) for f in scenario.plan]
     loop = asyncio.get_running_loop()
     async with Stage(
-        ground,
+        backend,
         plan,
         namespace=namespace,
         queue=f"queue-{namespace}",

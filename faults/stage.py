@@ -1,6 +1,6 @@
 """A run's fleet: clusters, proxies before them, controllers behind the proxies, and the hands that break things.
 
-People (the workload) and the witness go straight to the API servers; only the controllers under test go through
+People (the workload) and the watcher go straight to the API servers; only the controllers under test go through
 proxies, each client through its own, so that a fault strikes exactly one link.
 """
 
@@ -19,13 +19,13 @@ from builtin_controller import JobController
 from builtin_controller import Options as JobOptions
 from clusters.embedded.tls import Certificates, make_certificates
 from faults import commands
+from faults.backends import MANAGEMENT, ClusterBackend
 from faults.commands import Files, Processes
-from faults.grounds import MANAGEMENT, Ground
 from faults.injecting import Injector
 from faults.plan import LEADER, Fault
 from faults.processes import Controller, Process, Task
 from faults.proxy import Proxy
-from faults.record import Record, Witness, holder_of
+from faults.record import Record, Watcher, holder_of
 from faults.simulation import EXACT
 from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, crds
 from multimirror.dispatcher import Dispatcher
@@ -52,7 +52,7 @@ class Stage:
 
     def __init__(
         self,
-        ground: Ground,
+        backend: ClusterBackend,
         plan: Sequence[Fault],
         *,
         namespace: str = "team",
@@ -66,11 +66,11 @@ class Stage:
 
         `processes`: which controllers are no tasks.
         """
-        self.ground, self.namespace, self.queue = ground, namespace, queue
+        self.backend, self.namespace, self.queue = backend, namespace, queue
         self.record = Record()
         self.injector = Injector(plan, self.record, self._hands)
         self.injector.on_state = self._state_changed
-        self.workers = [name for name in ground.names if name != MANAGEMENT]
+        self.workers = [name for name in backend.names if name != MANAGEMENT]
         self.people: dict[str, Client] = {}
         """Clients of people, by cluster."""
         self.controllers: dict[str, Controller] = {}
@@ -83,11 +83,11 @@ class Stage:
         self._files: Files | None = None
         self._queue_spec = {"retention": "0s", **(queue_spec or {})}
         self._options = options or DispatcherOptions(namespace=SYSTEM)
-        self._witness = Witness(
+        self._watcher = Watcher(
             self.record,
             {
                 name: (JOBS, PODS) if name != MANAGEMENT else (JOBS, EVENTS, LEASES, WORKER_CLUSTERS)
-                for name in ground.names
+                for name in backend.names
             },
             namespace,
             elsewhere={LEASES: SYSTEM},
@@ -105,15 +105,15 @@ class Stage:
             self._tasks = await stack.enter_async_context(asyncio.TaskGroup())
             if self._processes.dispatchers or self._processes.job_controllers:
                 self._files = Files(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="faults-"))))
-            for name in self.ground.names:
+            for name in self.backend.names:
                 await self._people_of(name)
             stack.push_async_callback(self._leave)
             stack.push_async_callback(self._tidy_up)
-            await stack.enter_async_context(self._witness)
-            for name in self.ground.names:
+            await stack.enter_async_context(self._watcher)
+            for name in self.backend.names:
                 await self._open_proxies(stack, name)
             await self._furnish()
-            for name in self.ground.names:
+            for name in self.backend.names:
                 await self._watch(name)
             self._make_controllers()
             stack.push_async_callback(self._kill_all)
@@ -129,14 +129,14 @@ class Stage:
 
     async def _people_of(self, name: str) -> None:
         async with contextlib.AsyncExitStack() as stack:
-            connection = Connection.from_kubeconfig(self.ground.kubeconfig(name), name=name)
+            connection = Connection.from_kubeconfig(self.backend.kubeconfig(name), name=name)
             self.people[name] = await stack.enter_async_context(Client(connection, user_agent="people"))
-            self._eyes[name] = await stack.enter_async_context(Client(connection, user_agent="witness"))
+            self._eyes[name] = await stack.enter_async_context(Client(connection, user_agent="watcher"))
             self._open[name] = stack.pop_all()
 
     async def _tidy_up(self) -> None:
         """Clusters that outlive the run get back what they were given."""
-        if self.ground.needs_job_controllers:
+        if self.backend.needs_job_controllers:
             return
         client = self.people[MANAGEMENT]
         for resource, names in ((WORKER_CLUSTERS, self.workers), (MIRROR_QUEUES, [self.queue])):
@@ -152,10 +152,10 @@ class Stage:
 
     async def _open_proxies(self, stack: contextlib.AsyncExitStack, name: str) -> None:
         clients = [*self.dispatchers]
-        if self.ground.needs_job_controllers and name != MANAGEMENT:
+        if self.backend.needs_job_controllers and name != MANAGEMENT:
             clients.append(JOB_CONTROLLER)
         for client in clients:
-            proxy = Proxy(client, name, self.ground.kubeconfig(name), self.injector, certificates())
+            proxy = Proxy(client, name, self.backend.kubeconfig(name), self.injector, certificates())
             self.proxies[proxy.link] = await stack.enter_async_context(proxy)
 
     async def _furnish(self) -> None:
@@ -168,7 +168,7 @@ class Stage:
             await _served(client, resource)
         if len(self.dispatchers) > 1:  # that of the run before, on clusters that outlive it, is still held
             await client.request("DELETE", LEASES.path(SYSTEM))
-        for name in self.ground.names:
+        for name in self.backend.names:
             await self._namespace(name)
         for name in self.workers:
             spec = {"kubeconfig": await self._store_kubeconfig(name, name)}
@@ -206,7 +206,7 @@ class Stage:
     async def _watch(self, name: str) -> None:
         token = EXACT.set(True)
         try:
-            await self._witness.follow(name, self._eyes[name])
+            await self._watcher.follow(name, self._eyes[name])
         finally:
             EXACT.reset(token)
 
@@ -214,7 +214,7 @@ class Stage:
 
     def _make_controllers(self) -> None:
         for client in self.dispatchers:
-            links = [self.proxies[f"{client}/{name}"] for name in self.ground.names]
+            links = [self.proxies[f"{client}/{name}"] for name in self.backend.names]
             self.controllers[client] = (
                 Process(client, links, functools.partial(self._dispatcher_command, client), self.record)
                 if self._processes.dispatchers
@@ -302,7 +302,7 @@ class Stage:
             case "swap":
                 await self._swap(fault)
             case "restart":
-                await self.ground.restart(fault.link, "etcd" if fault.resource == "etcd" else "apiserver")
+                await self.backend.restart(fault.link, "etcd" if fault.resource == "etcd" else "apiserver")
 
     def _controller_of(self, fault: Fault) -> Controller:
         if fault.link == LEADER:
@@ -339,11 +339,11 @@ class Stage:
         links = [proxy for proxy in self.proxies.values() if proxy.cluster == name]
         for proxy in links:
             proxy.cut()
-        await self._witness.wiped(name)
+        await self._watcher.wiped(name)
         await self._open.pop(name).aclose()
-        if await self.ground.wipe(name):
+        if await self.backend.wipe(name):
             for proxy in links:
-                proxy.retarget(self.ground.kubeconfig(name))
+                proxy.retarget(self.backend.kubeconfig(name))
             await self._people_of(name)
             await self._namespace(name)
             await self._watch(name)

@@ -19,7 +19,7 @@ def statuses_follow_the_rules(record: Record, rules: Rules) -> Iterator[Violatio
     for seen in record.changes("Job", MANAGEMENT):
         before, job = last.get(seen.uid), seen.object
         last[seen.uid] = job
-        if seen.type != "MODIFIED" or before is None or not rules.marks.is_original(job):
+        if seen.type != "MODIFIED" or before is None or not rules.labels.is_original(job):
             continue
         old, new = before.get("status") or {}, seen.status
         for error in validate_job_status(new, old, job["spec"]):
@@ -49,12 +49,12 @@ def original_and_copy_agree(record: Record, rules: Rules) -> Iterator[Violation]
     swapped = any(struck.fault.kind == "swap" for struck in record.struck)
     last: dict[tuple[str, str, str], Json] = {}
     for seen in record.changes("Job"):
-        if seen.cluster != MANAGEMENT and (original := rules.marks.original_of(seen.object)):
-            last[original, seen.cluster, rules.marks.attempt_of(seen.object)] = seen.object
+        if seen.cluster != MANAGEMENT and (original := rules.labels.original_of(seen.object)):
+            last[original, seen.cluster, rules.labels.attempt_of(seen.object)] = seen.object
     for uid, job in record.last("Job", MANAGEMENT).items():
-        if not rules.marks.is_original(job):
+        if not rules.labels.is_original(job):
             continue
-        cluster, attempt = rules.marks.cluster_of(job), _attempt(rules, job)
+        cluster, attempt = rules.labels.cluster_of(job), _attempt(rules, job)
         copy = last.get((uid, cluster or "", attempt))
         if copy is None or (job.get("metadata") or {}).get("deletionTimestamp"):
             continue
@@ -99,10 +99,10 @@ def every_job_ends_or_says_why_not(record: Record, rules: Rules) -> Iterator[Vio
         if seen.object.get("message")
     }
     for uid, job in record.last("Job", MANAGEMENT).items():
-        if not rules.marks.is_original(job):
+        if not rules.labels.is_original(job):
             continue
         status, name = job.get("status") or {}, job["metadata"]["name"]
-        stopped = job["spec"].get("suspend") and rules.marks.cluster_of(job) is not None
+        stopped = job["spec"].get("suspend") and rules.labels.cluster_of(job) is not None
         if not (is_finished(status) or status.get("active") or stopped or uid in told):
             yield Violation(
                 "I7", f"{name} neither ends nor says why not", (str(job["spec"].get("suspend")), str(status))
@@ -122,7 +122,7 @@ def ends(record: Record, rules: Rules) -> dict[str, str]:
     return {
         job["metadata"]["name"]: end_of(job, rules)
         for job in record.last("Job", MANAGEMENT).values()
-        if rules.marks.is_original(job)
+        if rules.labels.is_original(job)
     }
 
 
@@ -134,7 +134,7 @@ def end_of(job: Json, rules: Rules) -> str:
             return "Complete"
         if condition["status"] == "True" and condition["type"] == "Failed":
             return f"Failed {condition.get('reason', '')}".strip()
-    if rules.marks.cluster_of(job) is None:
+    if rules.labels.cluster_of(job) is None:
         return "Waiting"
     if job["spec"].get("suspend"):
         return "Suspended" if not status.get("active") else "Suspending"
@@ -149,4 +149,4 @@ def holds(status: Json, kind: str) -> bool:
 
 def _attempt(rules: Rules, job: Json) -> str:
     """The original's annotation has the name of the copies' label."""
-    return str((job["metadata"].get("annotations") or {}).get(rules.marks.attempt, ""))
+    return str((job["metadata"].get("annotations") or {}).get(rules.labels.attempt, ""))

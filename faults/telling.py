@@ -45,9 +45,9 @@ def _seen(cluster: str, what: str, job: dict[str, object]) -> str:
     assert isinstance(metadata, dict)
     assert isinstance(spec, dict)
     assert isinstance(status, dict)
-    marks = {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
-    where = marks.get("multimirror.dev/cluster")
-    facts = [f"attempt {marks.get('multimirror.dev/attempt', '-')}" + (f" on {where}" if where else "")]
+    labels = {**(metadata.get("annotations") or {}), **(metadata.get("labels") or {})}
+    where = labels.get("multimirror.dev/cluster")
+    facts = [f"attempt {labels.get('multimirror.dev/attempt', '-')}" + (f" on {where}" if where else "")]
     facts += ["suspended"] if spec.get("suspend") else []
     facts += ["being deleted"] if "deletionTimestamp" in metadata else []
     facts += [f"{key} {status[key]}" for key in ("active", "ready", "succeeded", "failed") if status.get(key)]

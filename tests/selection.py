@@ -27,6 +27,8 @@ _TEXTS: Final = {
     _TWINS: "{count} scenarios of the dispatcher on the kind of cluster that says less about them",
 }
 _ONE_OF: Final = 4
+_ON_FLEETS: Final = frozenset(("dispatching_fleet", "play"))
+"""The fixtures of scenarios on either kind of cluster (tests/e2e/conftest.py, tests/faults/test_real_processes.py)."""
 _LEFT_OUT: Final = pytest.StashKey[dict[str, int]]()
 
 
@@ -70,7 +72,7 @@ def _twins(items: list[pytest.Item]) -> set[pytest.Item]:
     real = unavailable("local") is None
     kinds: dict[tuple[Path, str], dict[str, pytest.Item]] = {}
     for item in items:
-        if "dispatching_fleet" in getattr(item, "fixturenames", ()):
+        if _ON_FLEETS & set(getattr(item, "fixturenames", ())):
             kinds.setdefault((item.path, _without_kind(item)), {})[_kind_of(item)] = item
     dropped = set()
     for twins in kinds.values():

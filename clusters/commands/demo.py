@@ -3,7 +3,7 @@
 import click
 
 from clusters.commands.flags import in_directory, kind_option
-from clusters.place import Place
+from clusters.fleet_directory import FleetDirectory
 from multimirror.cli.connection import finish
 
 EXAMPLES = """\b
@@ -19,7 +19,7 @@ Examples:
 @click.option("--workers", type=click.IntRange(1), default=3, show_default=True, help="How many worker clusters.")
 @click.option("--keep", is_flag=True, help="Leave the fleet up until Ctrl-C, to look around in it.")
 @in_directory("~/.multimirror/demo", "With --keep: where kubeconfigs are written.")
-def command(place: Place, kind: str, workers: int, *, keep: bool) -> int:
+def command(directory: FleetDirectory, kind: str, workers: int, *, keep: bool) -> int:
     """A fleet on this machine, and a few dozen Jobs on it.
 
     Brings up a management cluster and workers on this machine, lets a few dozen Jobs run, cuts a worker off on the way,
@@ -27,4 +27,4 @@ def command(place: Place, kind: str, workers: int, *, keep: bool) -> int:
     """
     from clusters.demonstration import demo  # noqa: PLC0415 - for its help it need not be loaded
 
-    return finish(demo(kind, workers, place, keep=keep))
+    return finish(demo(kind, workers, directory, keep=keep))

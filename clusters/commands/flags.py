@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from clusters.fleet import KINDS, FleetError
-from clusters.place import Place
+from clusters.fleet_directory import FleetDirectory
 from multimirror.cli.errors import CommandError
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -40,7 +40,7 @@ def in_directory(default: str, text: str) -> Callable[[Callable[..., int]], Call
         @functools.wraps(function)
         def command(*args: Any, directory: Path, **kwargs: Any) -> int:
             try:
-                return function(Place(directory.expanduser().resolve()), *args, **kwargs)
+                return function(FleetDirectory(directory.expanduser().resolve()), *args, **kwargs)
             except (FleetError, ValueError) as error:
                 raise CommandError(str(error)) from error
 

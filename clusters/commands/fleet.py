@@ -7,7 +7,7 @@ import click
 
 from clusters.commands.flags import in_directory, kind_option
 from clusters.commands.trying import first_lines, short
-from clusters.place import Place
+from clusters.fleet_directory import FleetDirectory
 from multimirror.cli.connection import finish
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.cli.output import output_option, show, table
@@ -53,31 +53,31 @@ Examples:
 @click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False), help="Keep the clusters' state here.")
 @output_option()
 @_in_directory
-def up(place: Place, output: str, data_dir: Path | None, **options: Any) -> int:
+def up(directory: FleetDirectory, output: str, data_dir: Path | None, **options: Any) -> int:
     """Bring a fleet up and keep it until Ctrl-C."""
     from clusters import foreground  # noqa: PLC0415 - for its help it need not be loaded
 
     def announce(state: dict[str, Any], seconds: float) -> None:
         if output == "table":
-            _tell(place, state, seconds)
+            _tell(directory, state, seconds)
         else:
             show(state, output)
 
     configure_logging("text", "error")
     click.echo(f"Starting a management cluster and {options['workers']} workers ({options['kind']}) ...", err=True)
     kept = data_dir.expanduser().resolve() if data_dir is not None else None
-    return finish(foreground.up(place, foreground.UpOptions(data_dir=kept, **options), announce))
+    return finish(foreground.up(directory, foreground.UpOptions(data_dir=kept, **options), announce))
 
 
 @command.command()
 @output_option()
 @_in_directory
-def status(place: Place, output: str) -> int:
+def status(directory: FleetDirectory, output: str) -> int:
     """Ask every cluster of the fleet that is up."""
     from clusters import foreground  # noqa: PLC0415 - as above
 
     async def ask() -> int:
-        state = await foreground.status(place)
+        state = await foreground.status(directory)
         if output == "table":
             _print_clusters(state["clusters"])
         else:
@@ -91,17 +91,17 @@ def status(place: Place, output: str) -> int:
 
 @command.command()
 @_in_directory
-def down(place: Place) -> int:
+def down(directory: FleetDirectory) -> int:
     """Stop the fleet that is up."""
     from clusters import foreground  # noqa: PLC0415 - as above
 
     async def stop() -> None:
-        click.echo(f"{_counted(await foreground.down(place))} stopped")
+        click.echo(f"{_counted(await foreground.down(directory))} stopped")
 
     return finish(stop())
 
 
-def _tell(place: Place, state: dict[str, Any], seconds: float) -> None:
+def _tell(directory: FleetDirectory, state: dict[str, Any], seconds: float) -> None:
     ours = state["multimirror"]
     click.echo(f"{_counted(state)} up in {seconds:.1f} s{', with multimirror on them' if ours else ''}\n")
     _print_clusters(state["clusters"])
@@ -112,7 +112,7 @@ def _tell(place: Place, state: dict[str, Any], seconds: float) -> None:
         "kubectl create job hello --image=busybox -- echo hello",
         "kubectl wait --for=condition=complete job/hello",
     ]
-    lines = first_lines(place.kubeconfig("management"), "hello") if ours else bare
+    lines = first_lines(directory.kubeconfig("management"), "hello") if ours else bare
     click.echo("\nTry, in another terminal:\n")
     for line in lines:
         click.echo(f"  {line}")

@@ -13,7 +13,7 @@ from typing import Final
 from clusters.fleet import Fleet
 from faults.invariants import at_rest, check
 from faults.plan import Fault
-from faults.record import MANAGEMENT, Record, Struck, Witness
+from faults.record import MANAGEMENT, Record, Struck, Watcher
 from faults.rules import Rules, Violation
 from faults.statuses import end_of
 from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION
@@ -67,7 +67,7 @@ class Ledger:
 
     def count(self) -> Count:
         """Now."""
-        jobs = [job for job in self.record.last("Job", MANAGEMENT).values() if self.rules.marks.is_original(job)]
+        jobs = [job for job in self.record.last("Job", MANAGEMENT).values() if self.rules.labels.is_original(job)]
         ends = Counter(end_of(job, self.rules).partition(" ")[0] for job in jobs)
         broken = check(self.record, self.rules)
         gone = self.rules.ends.keys() - {job["metadata"]["name"] for job in jobs}
@@ -89,11 +89,11 @@ async def recorded(fleet: Fleet, namespace: str, ledger: Ledger) -> AsyncIterato
     """Everything that happens in that namespace of the fleet is in the record."""
     kinds = dict.fromkeys(fleet.workers, (JOBS, PODS)) | {MANAGEMENT: (JOBS, EVENTS)}
     async with contextlib.AsyncExitStack() as stack:
-        witness = await stack.enter_async_context(Witness(ledger.record, kinds, namespace))
+        watcher = await stack.enter_async_context(Watcher(ledger.record, kinds, namespace))
         for cluster in fleet.clusters():
             connection = Connection.from_kubeconfig(cluster.kubeconfig, name=cluster.name)
             client = await stack.enter_async_context(Client(connection, user_agent="demo"))
-            await witness.follow(cluster.name, client)
+            await watcher.follow(cluster.name, client)
         yield
 
 

@@ -7,7 +7,7 @@ from clusters.commands.trying import first_lines
 from clusters.demonstration.counting import INVARIANTS, Count
 from clusters.demonstration.scene import Scene
 from clusters.demonstration.workload import HOPELESS
-from clusters.place import Place
+from clusters.fleet_directory import FleetDirectory
 
 
 def summary(console: Console, counted: Count, outage: float, scene: Scene, seconds: float) -> None:
@@ -34,10 +34,10 @@ def summary(console: Console, counted: Count, outage: float, scene: Scene, secon
         console.print(line, soft_wrap=True)
 
 
-def commands(console: Console, place: Place) -> None:
+def commands(console: Console, directory: FleetDirectory) -> None:
     """The lines to try, as they are to be typed."""
     console.print("\nThe fleet stays up until Ctrl-C. Try, in another terminal:\n")
-    for line in first_lines(place.kubeconfig("management"), "second-time-lucky"):
+    for line in first_lines(directory.kubeconfig("management"), "second-time-lucky"):
         console.print(f"  {line}", soft_wrap=True, markup=False)
 
 

@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from clusters.demonstration.scene import Happening, Scene, Tone
-from clusters.demonstration.view import ASCII, UNICODE, Marks, frame, status_line
+from clusters.demonstration.view import ASCII, UNICODE, Symbols, frame, status_line
 
 _FRAME_SECONDS: Final = 0.1
 _CLOCK_SECONDS: Final = 1.0
@@ -27,7 +27,7 @@ def is_live(console: Console) -> bool:
     return console.is_terminal and not console.is_dumb_terminal
 
 
-def marks_for(console: Console) -> Marks:
+def marks_for(console: Console) -> Symbols:
     """What the terminal can show."""
     return ASCII if console.options.ascii_only else UNICODE
 

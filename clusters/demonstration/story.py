@@ -17,12 +17,12 @@ from clusters.demonstration.counting import Ledger, recorded
 from clusters.demonstration.ending import commands, summary
 from clusters.demonstration.scene import Phase, Scene
 from clusters.demonstration.showing import showing
-from clusters.doors import Door
 from clusters.fleet import Fleet, FleetError, FleetOptions, open_fleet
+from clusters.fleet_directory import FleetDirectory
 from clusters.foreground import until_told
 from clusters.installed import TEAM, InstallOptions, installed
 from clusters.kind import KindCluster
-from clusters.place import Place
+from clusters.tcp_proxy import TcpProxy
 from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS
 from multimirror.batch import Json
 from multimirror.kube import Client, Connection, Informer
@@ -38,23 +38,23 @@ _HEARTBEAT: Final = Heartbeat(period=0.5, timeout=1.0, failure_threshold=2)
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A fleet with multimirror on it, a door before each worker, and somebody who watches."""
+    """A fleet with multimirror on it, a proxy before each worker, and somebody who watches."""
 
     fleet: Fleet
-    doors: dict[str, Door]
+    proxies: dict[str, TcpProxy]
     client: Client
     scene: Scene
     ledger: Ledger
 
 
-async def demo(kind: str, workers: int, place: Place, *, keep: bool) -> int:
+async def demo(kind: str, workers: int, directory: FleetDirectory, *, keep: bool) -> int:
     """0 when every Job ended and none ran twice."""
     logging.disable(logging.CRITICAL)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     console, began = Console(highlight=False), time.monotonic()
     async with contextlib.AsyncExitStack() as stack:
         if keep:
-            stack.enter_context(place.held())
+            stack.enter_context(directory.held())
         console.print(f"Starting a management cluster and {workers} workers ({kind}) ...", soft_wrap=True)
         stage = await stack.enter_async_context(_stage(kind, workers))
         seconds = time.monotonic() - began
@@ -64,8 +64,8 @@ async def demo(kind: str, workers: int, place: Place, *, keep: bool) -> int:
         counted = stage.ledger.count()
         summary(console, counted, outage, stage.scene, time.monotonic() - began)
         if keep:
-            place.announce(stage.fleet, kind)
-            commands(console, place)
+            directory.announce(stage.fleet, kind)
+            commands(console, directory)
             await until_told(asyncio.Event().wait())
     return 1 if counted.lost or counted.broken else 0
 
@@ -74,21 +74,22 @@ async def demo(kind: str, workers: int, place: Place, *, keep: bool) -> int:
 async def _stage(kind: str, workers: int) -> AsyncIterator[Stage]:
     async with contextlib.AsyncExitStack() as stack:
         fleet = await stack.enter_async_context(open_fleet(kind, FleetOptions(workers=workers, job_controller=True)))
-        doors = {
-            name: await stack.enter_async_context(Door(cluster.kubeconfig)) for name, cluster in fleet.workers.items()
+        proxies = {
+            name: await stack.enter_async_context(TcpProxy(cluster.kubeconfig))
+            for name, cluster in fleet.workers.items()
         }
-        ways = {name: door.kubeconfig for name, door in doors.items()}
+        ways = {name: proxy.kubeconfig for name, proxy in proxies.items()}
         options = InstallOptions(queues=workload.QUEUES, heartbeat=_HEARTBEAT, ways=ways)
         client = await stack.enter_async_context(installed(fleet, options))
         scene, ledger = Scene(f"{kind} clusters", tuple(fleet.workers)), Ledger(workload.RULES)
         await stack.enter_async_context(recorded(fleet, TEAM, ledger))
         await stack.enter_async_context(_watched(fleet, client, scene))
-        yield Stage(fleet, doors, client, scene, ledger)
+        yield Stage(fleet, proxies, client, scene, ledger)
 
 
 @contextlib.asynccontextmanager
 async def _watched(fleet: Fleet, client: Client, scene: Scene) -> AsyncIterator[None]:
-    """The scene follows all clusters, straight from their API servers and not through any door."""
+    """The scene follows all clusters, straight from their API servers and not through any proxy."""
     async with contextlib.AsyncExitStack() as stack:
         sources = [
             (Informer(client, WORKER_CLUSTERS), scene.cluster_changed),
@@ -113,8 +114,8 @@ async def _play(stage: Stage, console: Console) -> float:
     scene, outage = stage.scene, 0.0
     try:
         async with showing(scene, console), asyncio.timeout(_PATIENCE):
-            await scene.until(lambda: all(scene.connected(name) for name in stage.doors))
-            created = await _submit(stage, workload.jobs(_LOST, len(stage.doors)))
+            await scene.until(lambda: all(scene.connected(name) for name in stage.proxies))
+            created = await _submit(stage, workload.jobs(_LOST, len(stage.proxies)))
             await stage.client.create(CRON_JOBS, workload.cron_job(), TEAM)
             async with asyncio.TaskGroup() as group:
                 group.create_task(_pause_and_go(stage))
@@ -160,7 +161,7 @@ async def _pause_and_go(stage: Stage) -> None:
 async def _cut_off(stage: Stage, created: list[str]) -> float:
     """A worker loses power and network while it has work, and comes back when its Jobs have moved."""
     scene = stage.scene
-    if len(stage.doors) < 2:
+    if len(stage.proxies) < 2:
         return 0.0
 
     def there() -> int:
@@ -197,7 +198,7 @@ async def _power_off(stage: Stage) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_QUIET):
                 await stage.scene.until(lambda: stage.scene.is_quiet(_LOST))
-    stage.doors[_LOST].shut()
+    stage.proxies[_LOST].cut()
     if isinstance(cluster, KindCluster):
         await cluster.pause()
 
@@ -206,7 +207,7 @@ async def _network_back(stage: Stage) -> None:
     cluster = stage.fleet.workers[_LOST]
     if isinstance(cluster, KindCluster):
         await cluster.resume()
-    stage.doors[_LOST].open()
+    stage.proxies[_LOST].restore()
 
 
 async def _power_back(stage: Stage) -> None:

@@ -27,7 +27,7 @@ _TONES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Marks:
+class Symbols:
     """The shapes, one of each for a queue, and those of the bar."""
 
     running: str
@@ -39,43 +39,46 @@ class Marks:
     more: str
 
 
-UNICODE: Final = Marks("●▲■◆", "○△□◇", "‖", "█", "░", "·", "…")
-ASCII: Final = Marks("o^#+", "o^#+", "=", "#", ".", "-", "~")
+UNICODE: Final = Symbols("●▲■◆", "○△□◇", "‖", "█", "░", "·", "…")
+ASCII: Final = Symbols("o^#+", "o^#+", "=", "#", ".", "-", "~")
 
 
-def frame(picture: Picture, width: int, height: int, marks: Marks = UNICODE) -> list[Text]:
+def frame(picture: Picture, width: int, height: int, symbols: Symbols = UNICODE) -> list[Text]:
     """The whole screen."""
-    shapes = {queue.name: number % len(marks.running) for number, queue in enumerate(picture.queues)}
+    shapes = {queue.name: number % len(symbols.running) for number, queue in enumerate(picture.queues)}
     lines = [
         _row(
-            width, ("multimirror demo", "bold"), (f" {marks.dot} {picture.title}", ""), right=f"{picture.second:.0f} s"
+            width,
+            ("multimirror demo", "bold"),
+            (f" {symbols.dot} {picture.title}", ""),
+            right=f"{picture.second:.0f} s",
         ),
         Text(),
         _header(width, "CLUSTER", "STATE", "JOBS", "RUNNING", "OVER"),
-        *(_cluster(cluster, shapes, width, marks) for cluster in picture.clusters),
+        *(_cluster(cluster, shapes, width, symbols) for cluster in picture.clusters),
         Text(),
         _header(width, "QUEUE", "PLACEMENT", "WAITING", "RUNNING", "QUOTA"),
     ]
     for queue in picture.queues:
         shape = shapes[queue.name]
-        mark, colour = marks.running[shape], _COLOURS[shape]
-        waiting = Text(marks.waiting[shape] * queue.waiting, colour)
+        mark, colour = symbols.running[shape], _COLOURS[shape]
+        waiting = Text(symbols.waiting[shape] * queue.waiting, colour)
         quota = "-" if queue.quota is None else str(queue.quota)
         name = Text(f"{mark} {queue.name}", colour)
-        lines.append(_columns(width, (name, Text(queue.placement)), waiting, (str(queue.running), quota), marks))
-    lines += [Text(), _progress(picture, width, marks), Text()]
+        lines.append(_columns(width, (name, Text(queue.placement)), waiting, (str(queue.running), quota), symbols))
+    lines += [Text(), _progress(picture, width, symbols), Text()]
     room = max(height - len(lines) - 1, 0)
     if width >= _WIDE:
         left = width - _RIGHT - 2
         lines.append(_beside(Text("WHAT HAPPENS", "dim"), Text("RUNNING NOW", "dim"), left))
-        rows = _recent(picture.happenings, room, left, marks)
+        rows = _recent(picture.happenings, room, left, symbols)
         now = [job for job in picture.jobs if job.phase in (Phase.RUNNING, Phase.SUSPENDED)]
-        beside = [_running(job, shapes, marks) for job in now[:room]]
+        beside = [_running(job, shapes, symbols) for job in now[:room]]
         beside += [Text()] * (room - len(beside))
         lines += [_beside(row, other, left) for row, other in zip(rows, beside, strict=True)]
     else:
-        lines += [Text("WHAT HAPPENS", "dim"), *_recent(picture.happenings, room, width, marks)]
-    return [_fitted(line, width, marks) for line in lines[:height]]
+        lines += [Text("WHAT HAPPENS", "dim"), *_recent(picture.happenings, room, width, symbols)]
+    return [_fitted(line, width, symbols) for line in lines[:height]]
 
 
 def status_line(picture: Picture) -> str:
@@ -96,7 +99,7 @@ def _header(width: int, *titles: str) -> Text:
     return _beside(line, Text("".join(f"{title:>{_NUMBER}}" for title in numbers), "dim"), width - 2 * _NUMBER)
 
 
-def _cluster(cluster: ClusterView, shapes: dict[str, int], width: int, marks: Marks) -> Text:
+def _cluster(cluster: ClusterView, shapes: dict[str, int], width: int, symbols: Symbols) -> Text:
     state = Text("up", "green")
     if not cluster.connected:
         gone = cluster.lost_for
@@ -104,45 +107,45 @@ def _cluster(cluster: ClusterView, shapes: dict[str, int], width: int, marks: Ma
     jobs = Text()
     for job in sorted(cluster.running, key=lambda job: (shapes.get(job.queue, 0), job.name)):
         shape = shapes.get(job.queue, 0)
-        mark = marks.suspended if job.phase is Phase.SUSPENDED else marks.running[shape]
+        mark = symbols.suspended if job.phase is Phase.SUSPENDED else symbols.running[shape]
         jobs.append(mark, _COLOURS[shape] if cluster.connected else "dim")
-    return _columns(width, (Text(cluster.name), state), jobs, (str(len(cluster.running)), str(cluster.over)), marks)
+    return _columns(width, (Text(cluster.name), state), jobs, (str(len(cluster.running)), str(cluster.over)), symbols)
 
 
-def _columns(width: int, first: tuple[Text, Text], middle: Text, numbers: tuple[str, str], marks: Marks) -> Text:
-    name, state = (_fitted(text, room - 1, marks) for text, room in zip(first, (_NAME, _STATE), strict=True))
+def _columns(width: int, first: tuple[Text, Text], middle: Text, numbers: tuple[str, str], symbols: Symbols) -> Text:
+    name, state = (_fitted(text, room - 1, symbols) for text, room in zip(first, (_NAME, _STATE), strict=True))
     left = _beside(_beside(name, state, _NAME), middle, _NAME + _STATE)
     right = Text("".join(f"{number:>{_NUMBER}}" for number in numbers))
-    return _beside(_fitted(left, width - 2 * _NUMBER - 1, marks), right, width - 2 * _NUMBER)
+    return _beside(_fitted(left, width - 2 * _NUMBER - 1, symbols), right, width - 2 * _NUMBER)
 
 
-def _progress(picture: Picture, width: int, marks: Marks) -> Text:
+def _progress(picture: Picture, width: int, symbols: Symbols) -> Text:
     phases, total = picture.phases, len(picture.jobs)
     done, failed = phases[Phase.DONE], phases[Phase.FAILED]
     words = f"  {done + failed} of {total} Jobs over: {done} done, {failed} failed; {picture.moved} moved"
     room = max(width - len(words), 0)
     bar = room * (done + failed) // total if total else 0
-    return Text.assemble((marks.full * bar, "green"), (marks.empty * (room - bar), "dim"), words)
+    return Text.assemble((symbols.full * bar, "green"), (symbols.empty * (room - bar), "dim"), words)
 
 
-def _recent(happenings: Sequence[Happening], room: int, width: int, marks: Marks) -> list[Text]:
+def _recent(happenings: Sequence[Happening], room: int, width: int, symbols: Symbols) -> list[Text]:
     """The last ones, one a line; what does not fit is cut off."""
-    rows = [_happening(each, width, marks) for each in happenings[-room:]] if room else []
+    rows = [_happening(each, width, symbols) for each in happenings[-room:]] if room else []
     return rows + [Text()] * (room - len(rows))
 
 
-def _happening(happening: Happening, width: int, marks: Marks) -> Text:
+def _happening(happening: Happening, width: int, symbols: Symbols) -> Text:
     line = Text.assemble(
         (f"{happening.second:5.1f} s  ", "dim"),
         (f"{happening.who:18} ", "bold" if happening.tone is Tone.STORY else ""),
         (" ".join(happening.what.split()), _TONES[happening.tone]),
     )
-    return _fitted(line, width, marks)
+    return _fitted(line, width, symbols)
 
 
-def _running(job: JobView, shapes: dict[str, int], marks: Marks) -> Text:
+def _running(job: JobView, shapes: dict[str, int], symbols: Symbols) -> Text:
     shape = shapes.get(job.queue, 0)
-    mark = marks.suspended if job.phase is Phase.SUSPENDED else marks.running[shape]
+    mark = symbols.suspended if job.phase is Phase.SUSPENDED else symbols.running[shape]
     return Text.assemble((f"{mark} ", _COLOURS[shape]), f"{job.name:18} {job.cluster or '':9} {job.pods}")
 
 
@@ -158,10 +161,10 @@ def _beside(left: Text, right: Text, at: int) -> Text:
     return Text.assemble(left, right)
 
 
-def _fitted(line: Text, width: int, marks: Marks) -> Text:
+def _fitted(line: Text, width: int, symbols: Symbols) -> Text:
     """Cut to the width, with a sign where something is missing."""
     if line.cell_len <= width:
         return line
     line = line.copy()
     line.truncate(max(width - 1, 0))
-    return Text.assemble(line, marks.more if width else "")
+    return Text.assemble(line, symbols.more if width else "")

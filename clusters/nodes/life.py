@@ -17,7 +17,7 @@ from typing import Any, Final
 from clusters.nodes import status
 from clusters.nodes.behaviour import Behaviour
 from clusters.nodes.runs import FOREVER, Ending, Run
-from clusters.nodes.status import Place
+from clusters.nodes.status import Addresses
 
 Json = dict[str, Any]
 TERMINAL: Final = ("Succeeded", "Failed")
@@ -112,7 +112,13 @@ DEFAULT_BACKOFF: Final = Backoff()
 
 
 def decide(
-    pod: Json, behaviour: Behaviour, memory: Memory, place: Place, *, now: float, backoff: Backoff = DEFAULT_BACKOFF
+    pod: Json,
+    behaviour: Behaviour,
+    memory: Memory,
+    addresses: Addresses,
+    *,
+    now: float,
+    backoff: Backoff = DEFAULT_BACKOFF,
 ) -> Step:
     """The next step for a pod that is on a node of ours, or on none yet."""
     meta, spec = pod["metadata"], pod["spec"]
@@ -125,30 +131,30 @@ def decide(
     run = memory.run
     if run is None:
         if deleting:
-            return Write(status.lost(pod, place, now))
+            return Write(status.lost(pod, addresses, now))
         due = max(memory.noticed + behaviour.start_after, memory.restart_at)
         return Start() if due <= now else Wait(due)
     if memory.failed is not None or status.is_backing_off(pod):
         return Write(status.restarted(pod, memory.failed, run, now))
     if run.ends <= now:
-        return _ended(pod, behaviour, run, place, backoff, deleting=deleting, now=now)
+        return _ended(pod, behaviour, run, addresses, backoff, deleting=deleting, now=now)
     if deleting:
         return _stopping(meta.get("deletionGracePeriodSeconds") or 0, run, now)
-    return _running(pod, run, place, phase, now)
+    return _running(pod, run, addresses, phase, now)
 
 
 def _ended(
-    pod: Json, behaviour: Behaviour, run: Run, place: Place, backoff: Backoff, *, deleting: bool, now: float
+    pod: Json, behaviour: Behaviour, run: Run, addresses: Addresses, backoff: Backoff, *, deleting: bool, now: float
 ) -> Step:
     if run.ending is Ending.NODE_CRASH:
         return Crash(behaviour.crash_node or 0.0)
     if run.ending is Ending.EVICTED:
         text = "The node was low on resource: memory."
-        evicted = status.stopped(pod, ("Evicted", text), place, run, now)
+        evicted = status.stopped(pod, ("Evicted", text), addresses, run, now)
         evicted["conditions"].append(status.disrupted("TerminationByKubelet", text, now))
         return Write(evicted)
     if deleting or not status.is_to_restart(pod, run):
-        return Write(status.ended(pod, run, place, now))
+        return Write(status.ended(pod, run, addresses, now))
     delay = backoff.delay(status.restart_count(pod))
     return Write(status.backing_off(pod, run, delay, now), restart_at=run.ends + delay) if delay else Start()
 
@@ -161,14 +167,14 @@ def _stopping(grace: float, run: Run, now: float) -> Step:
     return Wait(min(run.ends, run.told + grace))
 
 
-def _running(pod: Json, run: Run, place: Place, phase: str, now: float) -> Step:
+def _running(pod: Json, run: Run, addresses: Addresses, phase: str, now: float) -> Step:
     deadline = _deadline(pod, run)
     if deadline <= now:
         text = "Pod was active on the node longer than the specified deadline"
-        return Write(status.stopped(pod, ("DeadlineExceeded", text), place, run, now))
+        return Write(status.stopped(pod, ("DeadlineExceeded", text), addresses, run, now))
     if status.first_failed_init(pod, run) is None:
         if phase == "Pending" or status.is_behind(pod, run, now):
-            return Write(status.running(pod, run, place, now))
+            return Write(status.running(pod, run, addresses, now))
         if run.ready_at > now:
             return Wait(min(run.ends, run.ready_at, deadline))
     return Wait(min(run.ends, deadline))

@@ -35,7 +35,7 @@ class _Known:
     uid: str
     behaviour: Behaviour
     memory: life.Memory
-    place: status.Place
+    addresses: status.Addresses
     latest: Object
     """The pod as the last write answered it."""
     complaint: str = ""
@@ -201,10 +201,10 @@ class Pods:
     def _step(self, known: _Known, pod: Object, now: float) -> life.Step:
         if known.complaint and pod["spec"].get("nodeName") and pod["status"].get("phase") not in life.TERMINAL:
             why = ("InvalidSimulation", known.complaint)
-            return life.Write(status.stopped(pod, why, known.place, None, now))
+            return life.Write(status.stopped(pod, why, known.addresses, None, now))
         if isinstance(known.memory.run, SimulatedRun) and behaviour.is_told_to_finish(pod):
             known.memory.run.finish(now)
-        return life.decide(pod, known.behaviour, known.memory, known.place, now=now, backoff=self._rules.backoff)
+        return life.decide(pod, known.behaviour, known.memory, known.addresses, now=now, backoff=self._rules.backoff)
 
     def _remembered(self, key: str, pod: Object) -> _Known:
         known = self._known.get(key)
@@ -220,7 +220,7 @@ class Pods:
         except BehaviourError as error:
             behaves, complaint = Behaviour(), str(error)
         memory = life.Memory(noticed=now)
-        known = _Known(pod["metadata"]["uid"], behaves, memory, self._place(pod), pod, complaint)
+        known = _Known(pod["metadata"]["uid"], behaves, memory, self._addresses_of(pod), pod, complaint)
         phase = pod.get("status", {}).get("phase")
         if phase in ("Running", *life.TERMINAL):
             memory.tries = self._tries.before(pod) + status.restart_count(pod)
@@ -262,13 +262,13 @@ class Pods:
             for log in known.logs:
                 log.end()
 
-    def _place(self, pod: Object) -> status.Place:
+    def _addresses_of(self, pod: Object) -> status.Addresses:
         address = pod.get("status", {}).get("podIP")
         if not address:
             self._addresses = self._addresses % 0xFFFFFE + 1
             number = self._addresses
             address = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
-        return status.Place(HOST, address)
+        return status.Addresses(HOST, address)
 
     async def _bind(self, pod: Object) -> Object | None:
         """Bind the pod to the machine that suits it best; None when there is none now."""

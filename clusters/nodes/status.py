@@ -19,7 +19,7 @@ LOST_MESSAGE: Final = "The container could not be located when the pod was termi
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Addresses:
     """Where the pod runs."""
 
     host_ip: str
@@ -31,14 +31,14 @@ def timestamp(moment: float) -> str:
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def running(pod: Json, run: Run, place: Place, now: float) -> Json:
+def running(pod: Json, run: Run, addresses: Addresses, now: float) -> Json:
     """Its containers run, ready or not yet."""
     ready = now >= run.ready_at
     begun = timestamp(run.started)
     state: Json = {"running": {"startedAt": begun}}
     return {
         "phase": "Running",
-        **_basics(pod, place, run.started),
+        **_basics(pod, addresses, run.started),
         "conditions": _conditions(pod, now, ready=_yes() if ready else _no("ContainersNotReady", _unready(pod))),
         **_init_statuses(pod, run, state, ready=ready),
         "containerStatuses": [
@@ -53,7 +53,7 @@ def is_behind(pod: Json, run: Run, now: float) -> bool:
     return now >= run.ready_at and _condition(pod, "Ready").get("status") != "True"
 
 
-def ended(pod: Json, run: Run, place: Place, now: float) -> Json:
+def ended(pod: Json, run: Run, addresses: Addresses, now: float) -> Json:
     """Its containers have exited: Succeeded or Failed."""
     failed_init = first_failed_init(pod, run)
     codes = [run.exit_code(spec["name"]) for spec in pod["spec"]["containers"] if not _keep(pod, spec)]
@@ -62,7 +62,7 @@ def ended(pod: Json, run: Run, place: Place, now: float) -> Json:
     end = min(run.ends, now)
     return {
         "phase": "Failed" if failed else "Succeeded",
-        **_basics(pod, place, run.started),
+        **_basics(pod, addresses, run.started),
         "conditions": _conditions(
             pod,
             now,
@@ -80,14 +80,14 @@ def ended(pod: Json, run: Run, place: Place, now: float) -> Json:
     }
 
 
-def stopped(pod: Json, why: tuple[str, str], place: Place, run: Run | None, now: float) -> Json:
+def stopped(pod: Json, why: tuple[str, str], addresses: Addresses, run: Run | None, now: float) -> Json:
     """The node itself ends it: evicted, out of time, or never started before it was deleted."""
     started = run.started if run else now
     return {
         "phase": "Failed",
         "reason": why[0],
         "message": why[1],
-        **_basics(pod, place, started),
+        **_basics(pod, addresses, started),
         "conditions": _conditions(pod, now, ready=_no("PodFailed"), sandbox=_no()),
         "containerStatuses": [
             _keep(pod, spec) or _exited(pod, spec, KILLED, started, now) for spec in pod["spec"]["containers"]
@@ -95,7 +95,7 @@ def stopped(pod: Json, why: tuple[str, str], place: Place, run: Run | None, now:
     }
 
 
-def lost(pod: Json, place: Place, now: float) -> Json:
+def lost(pod: Json, addresses: Addresses, now: float) -> Json:
     """It was deleted before its containers started."""
     terminated = {
         "exitCode": KILLED,
@@ -106,7 +106,7 @@ def lost(pod: Json, place: Place, now: float) -> Json:
     }
     return {
         "phase": "Failed",
-        **_basics(pod, place, now),
+        **_basics(pod, addresses, now),
         "conditions": _conditions(pod, now, ready=_no("PodFailed"), sandbox=_no()),
         "containerStatuses": [
             _keep(pod, spec) or _container(pod, spec, {"terminated": terminated}) for spec in pod["spec"]["containers"]
@@ -209,13 +209,13 @@ def first_failed_init(pod: Json, run: Run) -> str | None:
     return None
 
 
-def _basics(pod: Json, place: Place, started: float) -> Json:
+def _basics(pod: Json, addresses: Addresses, started: float) -> Json:
     return {
         "startTime": pod.get("status", {}).get("startTime") or timestamp(started),
-        "hostIP": place.host_ip,
-        "hostIPs": [{"ip": place.host_ip}],
-        "podIP": place.pod_ip,
-        "podIPs": [{"ip": place.pod_ip}],
+        "hostIP": addresses.host_ip,
+        "hostIPs": [{"ip": addresses.host_ip}],
+        "podIP": addresses.pod_ip,
+        "podIPs": [{"ip": addresses.pod_ip}],
         **_observed(pod),
     }
 

@@ -7,7 +7,6 @@ import pytest
 import pytest_asyncio
 
 from clusters.background import BackgroundFleet
-from clusters.fleet import unavailable
 from tests.e2e.dispatching import Stage, a_stage, running_fleet
 
 
@@ -22,15 +21,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", params=["embedded", "local"])
 def kind(request: pytest.FixtureRequest) -> str:
-    """What the clusters are made of."""
+    """What the clusters are made of. Where there are none of a kind, its tests are skipped (tests/conftest.py)."""
     return str(request.param)
 
 
 @pytest.fixture(scope="session")
 def dispatching_fleet(kind: str) -> Iterator[BackgroundFleet]:
-    reason = unavailable(kind)
-    if reason:
-        pytest.skip(reason)
     with running_fleet(kind) as fleet:
         yield fleet
 

@@ -1,7 +1,7 @@
 """Everything that happened on a stage, and what must hold of it: I1 to I10, as the fault suite checks them.
 
-Two witnesses: proxies between the dispatchers and every API server note what was asked for and answered, and watches
-that go straight to the API servers note what each cluster held (faults.record). Doors that a test shuts, names that it
+Two sources: proxies between the dispatchers and every API server note what was asked for and answered, and watches
+that go straight to the API servers note what each cluster held (faults.record). Links that a test cuts, names that it
 gives to other clusters and dispatchers that it starts and ends are in the record too, so that a check knows what stood
 in the way of what. After each test the stage is brought to rest, by a dispatcher that is started anew, and all checks
 of faults.invariants are made on the record; how Jobs end is for the test itself to say.
@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from types import TracebackType
 from typing import Any, Final, Self
 
-from faults import Fault, Injector, Marks, Proxy, Record, Rules, Witness, check
+from faults import CopyLabels, Fault, Injector, Proxy, Record, Rules, Watcher, check
 from faults.invariants import at_rest
 from faults.record import MANAGEMENT, Life
 from faults.stage import DISPATCHER, certificates
@@ -37,7 +37,7 @@ class History:
         self._injector = Injector((), self.record)
         self._injector.on_state = self._state_changed
         self._proxies: list[Proxy] = []
-        self._witnesses: list[Witness] = []
+        self._watchers: list[Watcher] = []
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -54,10 +54,10 @@ class History:
     async def follow(self, namespace: str) -> None:
         """What happens in that namespace, from now on, on all clusters."""
         resources = dict.fromkeys(self._clients, (JOBS, PODS)) | {MANAGEMENT: (JOBS, PODS, EVENTS, LEASES)}
-        witness = await self._stack.enter_async_context(Witness(self.record, resources, namespace))
+        watcher = await self._stack.enter_async_context(Watcher(self.record, resources, namespace))
         for cluster, client in self._clients.items():
-            await witness.follow(cluster, client)
-        self._witnesses.append(witness)
+            await watcher.follow(cluster, client)
+        self._watchers.append(watcher)
 
     async def link(self, cluster: str, kubeconfig: Json, client: str = DISPATCHER) -> Proxy:
         """A way for a dispatcher to a cluster."""
@@ -129,8 +129,8 @@ class History:
         while True:
             if idle is not None:
                 await idle()
-            for witness in self._witnesses:
-                await witness.caught_up()
+            for watcher in self._watchers:
+                await watcher.caught_up()
             if not at_rest(self.record, rules):
                 return
             await asyncio.sleep(LOOK)
@@ -140,7 +140,7 @@ def rules_of(queue: Json, origin: str | None = None) -> Rules:
     """What holds for the Jobs of a MirrorQueue. With a fence, no policy allows a second copy."""
     spec = MirrorQueueSpec.read(queue)
     return Rules(
-        marks=Marks(identity=origin),
+        labels=CopyLabels(identity=origin),
         when_lost=spec.on_worker_lost.action if spec.fence is None else "Wait",
         lost_after=spec.on_worker_lost.after,
         retention=spec.retention,
@@ -149,7 +149,7 @@ def rules_of(queue: Json, origin: str | None = None) -> Rules:
 
 
 @contextlib.asynccontextmanager
-async def witnessed(
+async def watched(
     management: Json, workers: Mapping[str, Json], namespace: str, rules: Rules | None = None
 ) -> AsyncIterator[None]:
     """A run without proxies, by the clusters' kubeconfigs: what they held is recorded, and checked for what that shows.
@@ -158,7 +158,7 @@ async def witnessed(
     """
     async with contextlib.AsyncExitStack() as stack:
         clients = {
-            name: await stack.enter_async_context(Client(Connection.from_kubeconfig(kubeconfig), user_agent="witness"))
+            name: await stack.enter_async_context(Client(Connection.from_kubeconfig(kubeconfig), user_agent="watcher"))
             for name, kubeconfig in {MANAGEMENT: management, **workers}.items()
         }
         history = await stack.enter_async_context(History(clients.pop(MANAGEMENT), clients))

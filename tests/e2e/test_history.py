@@ -45,7 +45,7 @@ async def test_a_copy_that_is_made_after_the_end_is_told(kind: str, dispatching_
 
 
 async def test_a_job_of_somebody_else_that_we_change_is_told(kind: str, dispatching_fleet: BackgroundFleet) -> None:
-    """Who comes through the dispatcher's door is the dispatcher."""
+    """Who comes through the dispatcher's link is the dispatcher."""
     async with a_stage(kind, dispatching_fleet) as stage:
         worker, client = next(iter(stage.workers.items()))
         theirs = a_job("theirs", queue="unused")

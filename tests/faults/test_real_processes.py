@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
+from faults.backends import LocalBackend
 from faults.commands import Processes
-from faults.grounds import LocalGround
 from faults.plan import Fault
 from faults.real import JOB_CONTROLLERS, LOCAL_PACE, ONE, REPLICAS, on_embedded
 from faults.record import MANAGEMENT, holder_of
@@ -19,7 +19,7 @@ from faults.scenario import Scenario
 from faults.telling import tell
 from faults.workload import Step
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("faults")]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.xdist_group("faults"), pytest.mark.real_server]
 
 Play = Callable[[str, Sequence[Fault], Processes], Awaitable[Outcome]]
 STEPS = (
@@ -33,17 +33,17 @@ STEPS = (
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["embedded", "local"])
-async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[LocalGround | None]:
+async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[LocalBackend | None]:
     """Real control planes serve all tests, each in a namespace of its own; embedded clusters are made for each run."""
     if request.param == "embedded":
         yield None
         return
-    async with LocalGround(2) as ground:
-        yield ground
+    async with LocalBackend(2) as backend:
+        yield backend
 
 
 @pytest.fixture
-def play(cluster: LocalGround | None) -> Play:
+def play(cluster: LocalBackend | None) -> Play:
     """A run whose every promise is kept."""
 
     async def play(name: str, plan: Sequence[Fault], processes: Processes) -> Outcome:
@@ -101,7 +101,8 @@ async def test_a_leader_frozen_for_longer_than_its_lease_writes_nothing_more_whe
 @pytest.mark.cluster_kind("embedded")
 async def test_a_leader_frozen_for_a_moment_goes_on_leading() -> None:
     plan = [Fault(kind="pause", link="leader", at=8, seconds=5)]
-    outcome = kept(await on_embedded(Scenario(seed=1, steps=STEPS, plan=plan), REPLICAS))
+    patient = replace(REPLICAS, lease_seconds=60)  # a busy machine must not make the moment a long one
+    outcome = kept(await on_embedded(Scenario(seed=1, steps=STEPS, plan=plan), patient))
     (leader,) = leaders(outcome)
     assert lives(outcome, leader) == ["started", "paused", "resumed", "killed"]
 

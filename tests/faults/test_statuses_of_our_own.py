@@ -5,7 +5,7 @@ import contextlib
 
 import pytest
 
-from faults.grounds import MANAGEMENT, EmbeddedGround
+from faults.backends import MANAGEMENT, EmbeddedBackend
 from faults.plan import Fault
 from faults.stage import Stage
 from multimirror.api import WORKER_CLUSTERS
@@ -19,7 +19,7 @@ async def test_a_workers_status_whose_write_failed_is_written_again(kind: str) -
     """Found on real control planes: a worker showed as cordoned for good, because one write was lost."""
     fault = Fault(kind=kind, link="dispatcher/management", verb="patch", resource="workerclusters/status")
     options = DispatcherOptions(report_seconds=0.1)
-    async with EmbeddedGround(1) as ground, Stage(ground, [fault], options=options) as stage:
+    async with EmbeddedBackend(1) as backend, Stage(backend, [fault], options=options) as stage:
         await stage.start()
         async with (
             asyncio.timeout(DEADLINE),

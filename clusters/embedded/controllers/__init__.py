@@ -10,8 +10,8 @@ import contextlib
 from types import TracebackType
 from typing import Self
 
+from clusters.embedded.controllers.client import InProcessClient
 from clusters.embedded.controllers.cronjobs import CronJobController
-from clusters.embedded.controllers.door import Door
 from clusters.embedded.controllers.garbage import GarbageCollector
 from clusters.embedded.controllers.namespaces import NamespaceController
 from clusters.embedded.controllers.podgroups import PodGroupProtection
@@ -33,13 +33,13 @@ class Controllers:
         self._controllers: list[Controller] = []
 
     async def __aenter__(self) -> Self:
-        door = Door(self._server)
-        self._stack.callback(door.close)
+        client = InProcessClient(self._server)
+        self._stack.callback(client.close)
         clock = self._server.options.clock
-        cronjobs = CronJobController(door, clock.time, Recorder(door, "cronjob-controller", clock.now))
-        ttl = TtlController(door, clock.time)
-        namespaces = NamespaceController(door, clock.now)
-        everyone = (GarbageCollector(door), namespaces, ttl, cronjobs, PodGroupProtection(door))
+        cronjobs = CronJobController(client, clock.time, Recorder(client, "cronjob-controller", clock.now))
+        ttl = TtlController(client, clock.time)
+        namespaces = NamespaceController(client, clock.now)
+        everyone = (GarbageCollector(client), namespaces, ttl, cronjobs, PodGroupProtection(client))
         self._timed = [ttl, cronjobs]
         for each in everyone:
             each.start()

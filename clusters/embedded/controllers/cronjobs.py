@@ -13,8 +13,8 @@ from typing import Final
 import orjson
 
 from clusters.embedded.controllers import cron_plan
+from clusters.embedded.controllers.client import InProcessClient, Json
 from clusters.embedded.controllers.cron_plan import Note, Plan
-from clusters.embedded.controllers.door import Door, Json
 from clusters.embedded.controllers.recorder import Recorder
 from clusters.embedded.kinds import Kind
 from clusters.embedded.store import Event
@@ -27,13 +27,13 @@ _OWNED: Final = b'"kind":"CronJob"'
 class CronJobController:
     """Starts Jobs on schedule."""
 
-    def __init__(self, door: Door, time: Callable[[], float], recorder: Recorder) -> None:
-        self._door, self._time, self._recorder = door, time, recorder
-        self._cronjobs, self._jobs = door.kind("batch", "cronjobs"), door.kind("batch", "jobs")
+    def __init__(self, client: InProcessClient, time: Callable[[], float], recorder: Recorder) -> None:
+        self._client, self._time, self._recorder = client, time, recorder
+        self._cronjobs, self._jobs = client.kind("batch", "cronjobs"), client.kind("batch", "jobs")
         self._children: dict[str, set[str]] = {}
         """CronJob uid to the keys of its Jobs."""
         self.controller = Controller("cronjob", self._reconcile, concurrency=2)
-        door.listen(self._changed)
+        client.listen(self._changed)
 
     def start(self) -> None:
         """Take in what is there already; also after the clock was moved."""
@@ -80,11 +80,11 @@ class CronJobController:
 
     async def _reconcile(self, key: str) -> RequeueAfter | None:
         await asyncio.sleep(0)
-        cronjob = self._door.at(self._cronjobs, key)
+        cronjob = self._client.at(self._cronjobs, key)
         if cronjob is None:
             return None
         keys = self._children.get(cronjob["metadata"]["uid"], set())
-        jobs = [job for each in sorted(keys) if (job := self._door.at(self._jobs, each)) is not None]
+        jobs = [job for each in sorted(keys) if (job := self._client.at(self._jobs, each)) is not None]
         plan = cron_plan.plan(cronjob, jobs, self._now())
         try:
             await self._carry_out(cronjob, plan)
@@ -102,7 +102,7 @@ class CronJobController:
         if plan.start is None or plan.scheduled is None:
             return
         for reference in plan.replaced:
-            active = self._door.get(self._jobs, reference["namespace"], reference["name"])
+            active = self._client.get(self._jobs, reference["namespace"], reference["name"])
             if active is not None and active["metadata"]["uid"] == reference["uid"]:
                 await self._delete(cronjob, active)
             plan.status["active"] = [ref for ref in plan.status["active"] if ref["uid"] != reference["uid"]]
@@ -112,7 +112,7 @@ class CronJobController:
             plan.status["lastScheduleTime"] = plan.scheduled.strftime("%Y-%m-%dT%H:%M:%SZ")
 
     async def _delete(self, cronjob: Json, job: Json) -> None:
-        await self._door.delete(self._jobs, job)
+        await self._client.delete(self._jobs, job)
         await self._recorder.tell(
             cronjob, *Note("Normal", "SuccessfulDelete", f"Deleted job {job['metadata']['name']}")
         )
@@ -121,9 +121,9 @@ class CronJobController:
         """The started Job, or the one that an earlier try started; None when the name is somebody else's."""
         name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
         try:
-            made = await self._door.create(self._jobs, job, namespace)
+            made = await self._client.create(self._jobs, job, namespace)
         except AlreadyExists:
-            found = self._door.get(self._jobs, namespace, name)
+            found = self._client.get(self._jobs, namespace, name)
             owners = found["metadata"].get("ownerReferences", ()) if found else ()
             mine = any(ref.get("controller") and ref["uid"] == cronjob["metadata"]["uid"] for ref in owners)
             return found if mine else None
@@ -139,7 +139,7 @@ class CronJobController:
         status = {key: value for key, value in status.items() if value}
         if status != cronjob.get("status", {}):
             with contextlib.suppress(NotFound):
-                await self._door.replace(self._cronjobs, {**cronjob, "status": status}, "status")
+                await self._client.replace(self._cronjobs, {**cronjob, "status": status}, "status")
 
 
 def _is_terminating(error: ApiError) -> bool:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import orjson
 
 from clusters.embedded.controllers import ownership
-from clusters.embedded.controllers.door import Door, Json
+from clusters.embedded.controllers.client import InProcessClient, Json
 from clusters.embedded.controllers.ownership import Delete, DropFinalizer, DropOwners, Unblock
 from clusters.embedded.kinds import Kind
 from clusters.embedded.store import Event, Item
@@ -33,19 +33,19 @@ class _Owner(NamedTuple):
 class GarbageCollector:
     """Deletes what lost its owners."""
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, client: InProcessClient) -> None:
+        self._client = client
         self._dependents: dict[str, set[str]] = {}
         """Owner uid to the dependents' addresses."""
         self._owners: dict[str, tuple[_Owner, ...]] = {}
         """A dependent's address to its owners."""
         self._find = ownership.finder(self._look_up)
         self.controller = Controller("garbage-collector", self._reconcile, concurrency=2)
-        door.listen(self._changed)
+        client.listen(self._changed)
 
     def start(self) -> None:
         """Take in what is there already."""
-        for kind in self._door.stored():
+        for kind in self._client.stored():
             for item in list(kind.table.scan()):
                 if _OWNERS in item.data or _DELETED in item.data:
                     self._observe(kind, item)
@@ -120,17 +120,17 @@ class GarbageCollector:
         return f'"uid":"{owner.uid}"'.encode() in data and _DELETED not in data
 
     def _owner_item(self, owner: _Owner, namespace: str) -> tuple[Kind, Item] | None:
-        kind = self._door.kinds.by_kind(owner.api_version, owner.kind)
+        kind = self._client.kinds.by_kind(owner.api_version, owner.kind)
         if kind is None or (kind.namespaced and not namespace):
             return None
         item = kind.table.get(kind.key(namespace, owner.name))
         return None if item is None else (kind, item)
 
     def _look_up(self, api_version: str, kind_name: str, namespace: str, name: str) -> Json | None:
-        kind = self._door.kinds.by_kind(api_version, kind_name)
+        kind = self._client.kinds.by_kind(api_version, kind_name)
         if kind is None or (kind.namespaced and not namespace):
             raise ownership.Unresolvable(f"{api_version} {kind_name}")
-        return self._door.get(kind, namespace, name)
+        return self._client.get(kind, namespace, name)
 
     async def _reconcile(self, address: str) -> None:
         await asyncio.sleep(0)  # nothing below needs to wait: let clients have their turn in a long sweep
@@ -141,7 +141,7 @@ class GarbageCollector:
         for action in ownership.decide(obj, dependents, self._find):
             match action:
                 case Delete(propagation):
-                    await self._door.delete(kind, obj, propagation)
+                    await self._client.delete(kind, obj, propagation)
                 case DropOwners(owners, None):
                     await self._drop_owners(kind, obj, owners)
                 case DropOwners(owners, dependent_uid) if dependent_uid is not None:
@@ -155,8 +155,8 @@ class GarbageCollector:
     def _resolve(self, address: str) -> tuple[Kind | None, Json | None]:
         resource, _, key = address.partition("|")
         plural, _, group = resource.partition(".")
-        kind = self._door.kinds.stored(group, plural)
-        return kind, None if kind is None else self._door.at(kind, key)
+        kind = self._client.kinds.stored(group, plural)
+        return kind, None if kind is None else self._client.at(kind, key)
 
     async def _drop_owners(self, kind: Kind, obj: Json, owners: frozenset[str]) -> None:
         await self._patch(kind, obj, {"ownerReferences": ownership.without_owners(obj, owners) or None})
@@ -170,7 +170,7 @@ class GarbageCollector:
         """Only if it is still what the decision was made on: else Conflict, and the queue brings it back."""
         meta = obj["metadata"]
         known = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
-        stored = await self._door.patch(kind, obj, {"metadata": {**metadata, **known}})
+        stored = await self._client.patch(kind, obj, {"metadata": {**metadata, **known}})
         obj["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
 
 

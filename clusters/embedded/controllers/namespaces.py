@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from clusters.embedded.controllers.door import Door, Json
+from clusters.embedded.controllers.client import InProcessClient, Json
 from clusters.embedded.kinds import Kind
 from clusters.embedded.store import Event
 from multimirror.kube import Controller
@@ -24,12 +24,12 @@ _MOMENT: Final = 0.02
 class NamespaceController:
     """Empties and removes namespaces that are being deleted."""
 
-    def __init__(self, door: Door, now: Callable[[], str]) -> None:
-        self._door, self._now = door, now
-        self._namespaces = door.kind("", "namespaces")
+    def __init__(self, client: InProcessClient, now: Callable[[], str]) -> None:
+        self._client, self._now = client, now
+        self._namespaces = client.kind("", "namespaces")
         self._terminating: set[str] = set()
         self.controller = Controller("namespace", self._reconcile, concurrency=1)
-        door.listen(self._changed)
+        client.listen(self._changed)
 
     def start(self) -> None:
         """Take in what is there already."""
@@ -55,7 +55,7 @@ class NamespaceController:
 
     async def _reconcile(self, name: str) -> None:
         await asyncio.sleep(0)
-        namespace = self._door.at(self._namespaces, name)
+        namespace = self._client.at(self._namespaces, name)
         if namespace is None:
             return
         if not namespace["metadata"].get("deletionTimestamp"):
@@ -65,34 +65,34 @@ class NamespaceController:
             return
         await self._empty(name)
         counts, finalizers = self._remaining(name)
-        namespace = self._door.at(self._namespaces, name) or namespace
+        namespace = self._client.at(self._namespaces, name) or namespace
         if counts:
             await self._tell(namespace, counts, finalizers)
             return
         namespace["spec"]["finalizers"] = [each for each in namespace["spec"]["finalizers"] if each != "kubernetes"]
-        await self._door.replace(self._namespaces, namespace, "finalize")
+        await self._client.replace(self._namespaces, namespace, "finalize")
 
     async def _furnish(self, name: str) -> None:
         """What pods of every namespace count on."""
-        accounts = self._door.kind("", "serviceaccounts")
-        if self._door.get(accounts, name, "default") is None:
+        accounts = self._client.kind("", "serviceaccounts")
+        if self._client.get(accounts, name, "default") is None:
             with contextlib.suppress(AlreadyExists):
-                await self._door.create(accounts, {"metadata": {"name": "default"}}, name)
+                await self._client.create(accounts, {"metadata": {"name": "default"}}, name)
 
     async def _empty(self, namespace: str) -> None:
-        for kind in self._door.stored():
+        for kind in self._client.stored():
             if not kind.namespaced or "delete" not in kind.verbs:
                 continue
             for item in list(kind.table.scan(f"{namespace}/")):
                 if _DELETED in item.data and "deletionTimestamp" in item.decode()["metadata"]:
                     continue
-                await self._door.delete(kind, item.decode())
+                await self._client.delete(kind, item.decode())
                 await asyncio.sleep(0)  # a large namespace must not keep others waiting
 
     def _remaining(self, namespace: str) -> tuple[Counter[str], Counter[str]]:
         counts: Counter[str] = Counter()
         finalizers: Counter[str] = Counter()
-        for kind in self._door.stored():
+        for kind in self._client.stored():
             if kind.namespaced and "delete" in kind.verbs:
                 for item in kind.table.scan(f"{namespace}/"):
                     counts[kind.resource if kind.group else f"{kind.plural}."] += 1
@@ -114,7 +114,7 @@ class NamespaceController:
         ]
         if conditions != namespace["status"].get("conditions"):
             namespace["status"] = {**namespace["status"], "conditions": conditions}
-            await self._door.replace(self._namespaces, namespace, "status")
+            await self._client.replace(self._namespaces, namespace, "status")
 
 
 _DISCOVERED: Final = "All resources successfully discovered"

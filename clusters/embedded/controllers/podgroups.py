@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final
 
-from clusters.embedded.controllers.door import Door
+from clusters.embedded.controllers.client import InProcessClient
 from clusters.embedded.kinds import Kind
 from clusters.embedded.store import Event
 from multimirror.kube import Controller
@@ -17,11 +17,11 @@ _TERMINAL: Final = ("Succeeded", "Failed")
 class PodGroupProtection:
     """Lets PodGroups go when nobody needs them."""
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
-        self._groups, self._pods = door.kind("scheduling.k8s.io", "podgroups"), door.kind("", "pods")
+    def __init__(self, client: InProcessClient) -> None:
+        self._client = client
+        self._groups, self._pods = client.kind("scheduling.k8s.io", "podgroups"), client.kind("", "pods")
         self.controller = Controller("podgroup-protection", self._reconcile, concurrency=1)
-        door.listen(self._changed)
+        client.listen(self._changed)
 
     def start(self) -> None:
         """Take in what is there already."""
@@ -40,7 +40,7 @@ class PodGroupProtection:
 
     async def _reconcile(self, key: str) -> None:
         await asyncio.sleep(0)
-        group = self._door.at(self._groups, key)
+        group = self._client.at(self._groups, key)
         if group is None or not group["metadata"].get("deletionTimestamp"):
             return
         meta = group["metadata"]
@@ -48,7 +48,7 @@ class PodGroupProtection:
             return
         left = [each for each in meta["finalizers"] if each != FINALIZER]
         known = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
-        await self._door.patch(self._groups, group, {"metadata": {"finalizers": left, **known}})
+        await self._client.patch(self._groups, group, {"metadata": {"finalizers": left, **known}})
 
     def _is_needed(self, namespace: str, name: str) -> bool:
         for item in self._pods.table.scan(f"{namespace}/"):

@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable
 from typing import Final
 
-from clusters.embedded.controllers.door import Door, Json
+from clusters.embedded.controllers.client import InProcessClient, Json
 from multimirror.kube import ApiError
 
 _REMEMBERED: Final = 4096
@@ -13,9 +13,9 @@ _REMEMBERED: Final = 4096
 class Recorder:
     """Tells events about objects, in the name of one controller."""
 
-    def __init__(self, door: Door, component: str, now: Callable[[], str]) -> None:
-        self._door, self._component, self._now = door, component, now
-        self._events = door.kind("", "events")
+    def __init__(self, client: InProcessClient, component: str, now: Callable[[], str]) -> None:
+        self._client, self._component, self._now = client, component, now
+        self._events = client.kind("", "events")
         self._told: dict[tuple[str, str, str, str], Json] = {}
 
     async def tell(self, about: Json, kind: str, reason: str, message: str) -> None:
@@ -32,7 +32,7 @@ class Recorder:
 
     async def _again(self, event: Json) -> Json:
         body = {"count": event["count"] + 1, "lastTimestamp": self._now()}
-        return await self._door.patch(self._events, event, body)
+        return await self._client.patch(self._events, event, body)
 
     async def _first(self, about: Json, kind: str, reason: str, message: str) -> Json:
         meta, now = about["metadata"], self._now()
@@ -55,4 +55,4 @@ class Recorder:
             "lastTimestamp": now,
             "count": 1,
         }
-        return await self._door.create(self._events, event, meta["namespace"])
+        return await self._client.create(self._events, event, meta["namespace"])

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from clusters.embedded.controllers.door import Door, Json
+from clusters.embedded.controllers.client import InProcessClient, Json
 from clusters.embedded.kinds import Kind
 from clusters.embedded.store import Event
 from multimirror.kube import Controller, RequeueAfter
@@ -28,11 +28,11 @@ def expiry(job: Json) -> float | None:
 class TtlController:
     """Deletes finished Jobs whose time has come."""
 
-    def __init__(self, door: Door, time: Callable[[], float]) -> None:
-        self._door, self._time = door, time
-        self._jobs = door.kind("batch", "jobs")
+    def __init__(self, client: InProcessClient, time: Callable[[], float]) -> None:
+        self._client, self._time = client, time
+        self._jobs = client.kind("batch", "jobs")
         self.controller = Controller("ttl-after-finished", self._reconcile, concurrency=1)
-        door.listen(self._changed)
+        client.listen(self._changed)
 
     def start(self) -> None:
         """Take in what is there already; also after the clock was moved."""
@@ -46,12 +46,12 @@ class TtlController:
 
     async def _reconcile(self, key: str) -> RequeueAfter | None:
         await asyncio.sleep(0)
-        job = self._door.at(self._jobs, key)
+        job = self._client.at(self._jobs, key)
         due = expiry(job) if job is not None else None
         if job is None or due is None:
             return None
         left = due - self._time()
         if left > 0:
             return RequeueAfter(left)
-        await self._door.delete(self._jobs, job, "Foreground")
+        await self._client.delete(self._jobs, job, "Foreground")
         return None

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from clusters.fleet import unavailable
 from tests.e2e.cli.operating import KINDS, Operator, operated
 
 
@@ -31,17 +30,8 @@ def _kind_of(item: pytest.Item) -> str | None:
     return kind
 
 
-@pytest.fixture(scope="session", params=["embedded", "local"])
-def kind(request: pytest.FixtureRequest) -> str:
-    """What the clusters are made of."""
-    return str(request.param)
-
-
 @pytest.fixture(scope="session")
 def operator(kind: str) -> Iterator[Operator]:
     """A fleet of two workers, and the dispatcher at work."""
-    reason = unavailable(kind)
-    if reason:
-        pytest.skip(reason)
     with operated(kind) as operator:
         yield operator

@@ -27,7 +27,7 @@ from multimirror.kube import Client, Connection
 from multimirror.kube.errors import NotFound
 from multimirror.kube.resources import LEASES, MUTATING_WEBHOOKS
 from tests.e2e.dispatching import SYSTEM, running_fleet
-from tests.e2e.history import witnessed
+from tests.e2e.history import watched
 from tests.waiting import DEADLINE
 
 Json = dict[str, Any]
@@ -142,7 +142,7 @@ def operated(kind: str, workers: int = 2) -> Iterator[Operator]:
     with running_fleet(kind, workers) as fleet:
         operator, history = Operator(fleet), contextlib.AsyncExitStack()
         names = {name: cluster.kubeconfig for name, cluster in fleet.workers.items()}
-        fleet.run(history.enter_async_context(witnessed(fleet.management.kubeconfig, names, "default")))
+        fleet.run(history.enter_async_context(watched(fleet.management.kubeconfig, names, "default")))
         fleet.run(_allow_placement_to_the_dispatcher_alone(operator))
         operator.start()
         try:

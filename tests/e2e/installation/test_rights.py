@@ -21,7 +21,7 @@ from multimirror.kube import Client, Connection
 from multimirror.kube.errors import NotFound
 from multimirror.kube.resources import EVENTS, JOBS, NAMESPACES, PODS, SECRETS
 from tests.e2e.dispatching import condition, secret, until
-from tests.e2e.history import witnessed
+from tests.e2e.history import watched
 from tests.e2e.installation.processes import (
     SYSTEM,
     Audit,
@@ -69,7 +69,7 @@ async def test_the_dispatcher_needs_exactly_what_it_is_granted(
     await _a_team(admin, workers)
     async with contextlib.AsyncExitStack() as stack:
         clusters = {name: cluster.kubeconfig for name, cluster in workers.workers.items()}
-        await stack.enter_async_context(witnessed(fleet.management.kubeconfig, clusters, "team"))
+        await stack.enter_async_context(watched(fleet.management.kubeconfig, clusters, "team"))
         # The API server cannot reach Services here: a URL stands for it, with both replicas behind.
         ports = free_ports(deployment["spec"]["replicas"])
         service = await stack.enter_async_context(a_service(ports))

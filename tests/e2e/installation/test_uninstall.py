@@ -20,7 +20,7 @@ from multimirror.kube.errors import NotFound, ServerError
 from multimirror.kube.resources import JOBS, NAMESPACES, PODS, SECRETS
 from multimirror.options import DispatcherOptions
 from tests.e2e.dispatching import a_dispatcher, a_job, condition, secret, until
-from tests.e2e.history import rules_of, witnessed
+from tests.e2e.history import rules_of, watched
 from tests.e2e.installation.processes import SYSTEM, Json, multimirror
 from tests.waiting import DEADLINE
 
@@ -31,7 +31,7 @@ WEBHOOKS = KINDS["MutatingWebhookConfiguration"]
 
 
 @dataclass
-class Place:
+class Installation:
     """A namespace on both clusters, a queue, and a worker of its own name."""
 
     name: str
@@ -81,9 +81,9 @@ class Place:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def place(
+async def installation(
     fleet: BackgroundFleet, admin: Client, workers: BackgroundFleet, kubeconfig: Path
-) -> AsyncIterator[Place]:
+) -> AsyncIterator[Installation]:
     """Installed, with a worker and a queue."""
     name = f"team-{randomness.token_hex(3)}"
     with contextlib.suppress(NotFound):  # filled in by an earlier test's dispatcher
@@ -100,97 +100,105 @@ async def place(
         spec = {"kubeconfig": {"secret": {"name": name}}}
         await admin.create(WORKER_CLUSTERS, {"metadata": {"name": name}, "spec": spec})
         queue = await admin.create(MIRROR_QUEUES, {"metadata": {"name": name}, "spec": {"quota": {"jobs": 1}}})
-        place = Place(name, admin, there, kubeconfig)
-        await place.free()
-        async with witnessed(fleet.management.kubeconfig, {name: there_config}, name, rules_of(queue)):
-            yield place
+        installation = Installation(name, admin, there, kubeconfig)
+        await installation.free()
+        async with watched(fleet.management.kubeconfig, {name: there_config}, name, rules_of(queue)):
+            yield installation
         for client in (admin, there):
             await client.request("DELETE", JOBS.path(name), {"propagationPolicy": "Background"})
         with contextlib.suppress(NotFound):
             await admin.delete(WORKER_CLUSTERS, name)
 
 
-async def test_jobs_that_are_not_finished_stop_it(place: Place) -> None:
-    job = await place.submit("waiting")
-    code, out, err = await place.uninstall()
+async def test_jobs_that_are_not_finished_stop_it(installation: Installation) -> None:
+    job = await installation.submit("waiting")
+    code, out, err = await installation.uninstall()
     assert (code, out) == (1, "")
     assert err.splitlines() == [
-        f"error: 1 Job is not finished: {place.name}/waiting (waiting)",
+        f"error: 1 Job is not finished: {installation.name}/waiting (waiting)",
         "  Wait for them with --drain, or end them with --force; or delete them.",
     ]
     for obj in objects(InstallOptions()):
-        assert await find(place.admin, obj) is not None, identity(obj)
-    assert (await place.admin.get(JOBS, "waiting", place.name))["metadata"]["uid"] == job["metadata"]["uid"]
-    await place.admin.delete(JOBS, "waiting", place.name)  # nobody is there who would say what it waits for
+        assert await find(installation.admin, obj) is not None, identity(obj)
+    assert (await installation.admin.get(JOBS, "waiting", installation.name))["metadata"]["uid"] == job["metadata"][
+        "uid"
+    ]
+    await installation.admin.delete(
+        JOBS, "waiting", installation.name
+    )  # nobody is there who would say what it waits for
 
 
-async def test_drained_means_that_jobs_end_by_themselves(place: Place) -> None:
-    async with place.dispatcher():
-        await place.submit("endless", never_finish="true")
-        await place.running("endless")
-        await place.submit("next")  # the queue takes one at a time
-        uninstalling = asyncio.create_task(place.uninstall("--drain", "--timeout", "120"))
+async def test_drained_means_that_jobs_end_by_themselves(installation: Installation) -> None:
+    async with installation.dispatcher():
+        await installation.submit("endless", never_finish="true")
+        await installation.running("endless")
+        await installation.submit("next")  # the queue takes one at a time
+        uninstalling = asyncio.create_task(installation.uninstall("--drain", "--timeout", "120"))
         async with asyncio.timeout(DEADLINE):
-            while await find(place.admin, WEBHOOK) is not None:
+            while await find(installation.admin, WEBHOOK) is not None:
                 await asyncio.sleep(0.05)
-        assert await find(place.admin, DEPLOYMENT) is not None
-        await place.admin.delete(JOBS, "endless", place.name, propagation="Background")
+        assert await find(installation.admin, DEPLOYMENT) is not None
+        await installation.admin.delete(JOBS, "endless", installation.name, propagation="Background")
         code, out, err = await uninstalling
     assert (code, err) == (0, "")
     assert "all Jobs are finished" in out
-    assert condition(await place.admin.get(JOBS, "next", place.name), "Complete")
-    assert (await place.there.list(JOBS, place.name)).items == []
-    await _only_what_is_kept(place.admin)
+    assert condition(await installation.admin.get(JOBS, "next", installation.name), "Complete")
+    assert (await installation.there.list(JOBS, installation.name)).items == []
+    await _only_what_is_kept(installation.admin)
 
 
-async def test_forced_means_that_jobs_fail_and_say_why_and_nothing_of_others_is_touched(place: Place) -> None:
-    async with place.dispatcher():
-        await place.submit("running", never_finish="true")
-        await place.running("running")
-        await place.submit("waiting")
-    foreign = a_job("foreign", queue=place.name)
+async def test_forced_means_that_jobs_fail_and_say_why_and_nothing_of_others_is_touched(
+    installation: Installation,
+) -> None:
+    async with installation.dispatcher():
+        await installation.submit("running", never_finish="true")
+        await installation.running("running")
+        await installation.submit("waiting")
+    foreign = a_job("foreign", queue=installation.name)
     foreign["spec"]["managedBy"] = "example.com/other"
-    await place.admin.create(JOBS, foreign, place.name)
-    theirs = a_job("theirs", queue=place.name)
+    await installation.admin.create(JOBS, foreign, installation.name)
+    theirs = a_job("theirs", queue=installation.name)
     theirs["metadata"]["labels"] = {ORIGIN_LABEL: "another-cluster"}
     del theirs["spec"]["managedBy"]
-    await place.there.create(JOBS, theirs, place.name)
-    await place.admin.create(SECRETS, secret("nowhere", _nowhere()), SYSTEM)
+    await installation.there.create(JOBS, theirs, installation.name)
+    await installation.admin.create(SECRETS, secret("nowhere", _nowhere()), SYSTEM)
     spec = {"kubeconfig": {"secret": {"name": "nowhere"}}}
-    await place.admin.create(WORKER_CLUSTERS, {"metadata": {"name": "nowhere"}, "spec": spec})
+    await installation.admin.create(WORKER_CLUSTERS, {"metadata": {"name": "nowhere"}, "spec": spec})
 
-    await place.blocked()
-    told = await place.uninstall("--force", "--dry-run")
+    await installation.blocked()
+    told = await installation.uninstall("--force", "--dry-run")
     assert "job.batch/waiting in " in told[1]
     for obj in objects(InstallOptions()):
-        assert await find(place.admin, obj) is not None, identity(obj)
+        assert await find(installation.admin, obj) is not None, identity(obj)
 
-    code, out, err = await place.uninstall("--force")
+    code, out, err = await installation.uninstall("--force")
     assert code == 0, err
     for name in ("running", "waiting"):
-        job = await place.admin.get(JOBS, name, place.name)
+        job = await installation.admin.get(JOBS, name, installation.name)
         (failed,) = [c for c in job["status"]["conditions"] if c["type"] == "Failed"]
         assert failed["reason"] == "Uninstalled"
-    assert f"1 copies removed from worker {place.name}" in out
+    assert f"1 copies removed from worker {installation.name}" in out
     assert "warning: worker nowhere may still hold copies" in err
     assert f"kubectl delete jobs --all-namespaces -l {ORIGIN_LABEL}=" in err
-    assert not condition(await place.admin.get(JOBS, "foreign", place.name), "Failed")
-    assert [job["metadata"]["name"] for job in (await place.there.list(JOBS, place.name)).items] == ["theirs"]
+    assert not condition(await installation.admin.get(JOBS, "foreign", installation.name), "Failed")
+    assert [job["metadata"]["name"] for job in (await installation.there.list(JOBS, installation.name)).items] == [
+        "theirs"
+    ]
     async with asyncio.timeout(DEADLINE):
-        while (await place.there.list(PODS, place.name)).items:
+        while (await installation.there.list(PODS, installation.name)).items:
             await asyncio.sleep(0.05)
-    await _only_what_is_kept(place.admin)
-    await place.free()
-    await place.admin.delete(WORKER_CLUSTERS, "nowhere")
-    await place.admin.delete(SECRETS, "nowhere", SYSTEM)
+    await _only_what_is_kept(installation.admin)
+    await installation.free()
+    await installation.admin.delete(WORKER_CLUSTERS, "nowhere")
+    await installation.admin.delete(SECRETS, "nowhere", SYSTEM)
 
 
-async def test_definitions_and_namespace_go_only_when_asked_for(place: Place) -> None:
-    code, _, err = await place.uninstall("--crds", "--delete-namespace")
+async def test_definitions_and_namespace_go_only_when_asked_for(installation: Installation) -> None:
+    code, _, err = await installation.uninstall("--crds", "--delete-namespace")
     assert code == 0, err
     for obj in objects(InstallOptions()):
-        assert await find(place.admin, obj) is None, identity(obj)
-    again = await place.uninstall("--crds", "--delete-namespace")
+        assert await find(installation.admin, obj) is None, identity(obj)
+    again = await installation.uninstall("--crds", "--delete-namespace")
     assert again == (0, f"nothing of multimirror is in namespace {SYSTEM}\n", "")
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from clusters.demonstration.scene import Phase, Scene, happenings, read_job
 from clusters.demonstration.showing import drawing, is_live
-from clusters.demonstration.view import ASCII, UNICODE, Marks, frame, status_line
+from clusters.demonstration.view import ASCII, UNICODE, Symbols, frame, status_line
 from clusters.demonstration.workload import CRON_JOB, cron_job, jobs
 from multimirror.api import ATTEMPT_ANNOTATION, ATTEMPT_LABEL, CLUSTER_ANNOTATION, QUEUE_LABEL
 from multimirror.kube import Change
@@ -96,17 +96,17 @@ def a_scene(jobs_on_each: int = 3) -> Scene:
     return scene
 
 
-@pytest.mark.parametrize("marks", [UNICODE, ASCII], ids=["unicode", "ascii"])
+@pytest.mark.parametrize("symbols", [UNICODE, ASCII], ids=["unicode", "ascii"])
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (110, 24), (40, 10), (20, 5), (250, 100)], ids=str)
 @pytest.mark.parametrize("jobs_on_each", [0, 3, 90])
 def test_no_line_is_longer_than_the_screen_is_wide_and_there_are_no_more_than_it_is_high(
-    size: tuple[int, int], marks: Marks, jobs_on_each: int
+    size: tuple[int, int], symbols: Symbols, jobs_on_each: int
 ) -> None:
     width, height = size
-    lines = frame(a_scene(jobs_on_each).picture(), width, height, marks)
+    lines = frame(a_scene(jobs_on_each).picture(), width, height, symbols)
     assert len(lines) <= height
     assert all(line.cell_len <= width for line in lines), [line.plain for line in lines if line.cell_len > width]
-    if marks is ASCII:
+    if symbols is ASCII:
         assert all(line.plain.isascii() for line in lines)
 
 

@@ -13,7 +13,7 @@ from clusters.nodes.runs import SimulatedRun, resumed
 
 Json = dict[str, Any]
 T0 = 1_800_000_000.0
-PLACE = status.Place(host_ip="127.0.0.1", pod_ip="10.0.0.7")
+ADDRESSES = status.Addresses(host_ip="127.0.0.1", pod_ip="10.0.0.7")
 
 
 def a_pod(
@@ -59,7 +59,7 @@ class Life:
         """On, until nothing is left to do or that much time has passed."""
         end = self.now + seconds
         while True:
-            step = life.decide(self.pod, self.behaviour, self.memory, PLACE, now=self.now, backoff=self.backoff)
+            step = life.decide(self.pod, self.behaviour, self.memory, ADDRESSES, now=self.now, backoff=self.backoff)
             self.steps.append(step)
             if isinstance(step, life.Wait):
                 assert step.until > self.now, "a node never waits for the past"

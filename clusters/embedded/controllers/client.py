@@ -1,4 +1,4 @@
-"""The controllers' door to the API server in the same process.
+"""The controllers' client to the API server in the same process.
 
 Reads come straight from the tables, so they are never behind. Writes go through the same verbs as any client's
 (defaults, validation, admission, preconditions), without the socket. Changes are told as they happen, before the
@@ -23,7 +23,7 @@ Listener = Callable[[Kind, Event], None]
 _MERGE_PATCH: Final = "application/merge-patch+json"
 
 
-class Door:
+class InProcessClient:
     """What controllers see of the server."""
 
     def __init__(self, server: ApiServer) -> None:

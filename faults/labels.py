@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Marks:
+class CopyLabels:
     """Names of labels and annotations."""
 
     managed_by: str = MANAGED_BY

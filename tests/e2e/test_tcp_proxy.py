@@ -1,13 +1,13 @@
-"""A door before a cluster: the same cluster while it is open, nothing while it is shut."""
+"""A proxy before a cluster: the same cluster while it is open, nothing while it is shut."""
 
 import asyncio
 import contextlib
 
 import pytest
 
-from clusters.doors import Door
 from clusters.embedded import EmbeddedCluster
 from clusters.fleet import FleetError
+from clusters.tcp_proxy import TcpProxy
 from multimirror.kube import Client, Connection
 from multimirror.kube.errors import Unreachable
 from multimirror.kube.resources import NAMESPACES
@@ -18,20 +18,20 @@ pytestmark = pytest.mark.cluster_kind("embedded")
 async def test_a_shut_door_breaks_what_is_open_and_refuses_what_is_new_until_it_is_opened() -> None:
     async with (
         EmbeddedCluster("one") as cluster,
-        Door(cluster.kubeconfig) as door,
-        Client(Connection.from_kubeconfig(door.kubeconfig), timeout=5) as client,
+        TcpProxy(cluster.kubeconfig) as proxy,
+        Client(Connection.from_kubeconfig(proxy.kubeconfig), timeout=5) as client,
         Client(Connection.from_kubeconfig(cluster.kubeconfig)) as straight,
     ):
         seen = (await client.list(NAMESPACES)).resource_version
         watching = asyncio.create_task(_watch(client, seen))
         await client.get(NAMESPACES, "default")
-        door.shut()
+        proxy.cut()
         with contextlib.suppress(Unreachable):
             await asyncio.wait_for(watching, 30)
         with pytest.raises(Unreachable):
             await client.get(NAMESPACES, "default")
         await straight.get(NAMESPACES, "default")
-        door.open()
+        proxy.restore()
         assert (await client.get(NAMESPACES, "default"))["metadata"]["name"] == "default"
 
 
@@ -44,4 +44,4 @@ async def _watch(client: Client, version: str) -> None:
 def test_a_cluster_whose_certificate_is_for_another_host_gets_no_door() -> None:
     kubeconfig = {"clusters": [{"cluster": {"server": "https://api.example.com:6443"}}]}
     with pytest.raises(FleetError, match=r"certificate is for api\.example\.com"):
-        Door(kubeconfig)
+        TcpProxy(kubeconfig)

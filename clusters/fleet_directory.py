@@ -18,7 +18,7 @@ from clusters.kubeconfigs import write_kubeconfig
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FleetDirectory:
     """One such directory."""
 
     directory: Path

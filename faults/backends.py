@@ -21,7 +21,7 @@ Json = dict[str, Any]
 MANAGEMENT: Final = "management"
 
 
-class Ground(Protocol):
+class ClusterBackend(Protocol):
     """Clusters, by name; `management` is one of them."""
 
     @property
@@ -42,7 +42,7 @@ class Ground(Protocol):
         """Kill its API server (or etcd) and start it again; False where that cannot be done."""
 
 
-class EmbeddedGround:
+class EmbeddedBackend:
     """Embedded clusters without TLS, on the loop that runs. An async context manager."""
 
     needs_job_controllers = True
@@ -88,7 +88,7 @@ class EmbeddedGround:
         return False
 
 
-class LocalGround:
+class LocalBackend:
     """Real control planes. An async context manager."""
 
     needs_job_controllers = False

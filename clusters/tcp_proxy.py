@@ -1,9 +1,9 @@
-"""The way to a cluster, with a door in it that can be shut.
+"""The way to a cluster, which can be cut and restored.
 
-    async with Door(cluster.kubeconfig) as door:
-        door.kubeconfig      # the same cluster and the same certificates, through here
-        door.shut()          # connections break, and new ones are refused
-        door.open()
+    async with TcpProxy(cluster.kubeconfig) as proxy:
+        proxy.kubeconfig     # the same cluster and the same certificates, through here
+        proxy.cut()          # connections break, and new ones are refused
+        proxy.restore()
 
 Bytes are passed on as they are: TLS goes from end to end, and the API server is the only one who reads it. Whoever has
 the cluster's own kubeconfig does not notice.
@@ -21,14 +21,14 @@ from clusters.fleet import FleetError, Kubeconfig
 _CHUNK: Final = 65536
 
 
-class Door:
+class TcpProxy:
     """One cluster's. An async context manager."""
 
     def __init__(self, kubeconfig: Kubeconfig) -> None:
         where = urlsplit(kubeconfig["clusters"][0]["cluster"]["server"])
         if where.hostname != "127.0.0.1":
             raise FleetError(
-                f"no door for {where.geturl()}: its certificate is for {where.hostname}, not for 127.0.0.1"
+                f"no proxy for {where.geturl()}: its certificate is for {where.hostname}, not for 127.0.0.1"
             )
         self._kubeconfig, self._scheme, self._target = kubeconfig, where.scheme, (where.hostname, where.port)
         self._server: asyncio.Server | None = None
@@ -38,20 +38,20 @@ class Door:
 
     @property
     def kubeconfig(self) -> Kubeconfig:
-        """The cluster, through the door."""
-        assert self._server is not None, "the door is not there yet"
+        """The cluster, through the proxy."""
+        assert self._server is not None, "the proxy is not there yet"
         port = self._server.sockets[0].getsockname()[1]
         changed = copy.deepcopy(self._kubeconfig)
         changed["clusters"][0]["cluster"]["server"] = f"{self._scheme}://127.0.0.1:{port}"
         return changed
 
-    def shut(self) -> None:
+    def cut(self) -> None:
         """Nobody gets through any more."""
         self._open = False
         for writer in tuple(self._writers):
             writer.transport.abort()
 
-    def open(self) -> None:
+    def restore(self) -> None:
         """As before."""
         self._open = True
 
@@ -64,7 +64,7 @@ class Door:
     ) -> None:
         assert self._server is not None
         self._server.close()
-        self.shut()
+        self.cut()
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
