@@ -19,7 +19,7 @@ from typing import Literal
 from multimirror.api import HOLD_ANNOTATION
 from multimirror.api.placement import Copy, attempt_of, cluster_of, fence_of
 from multimirror.batch import Json
-from multimirror.batch.times import format_time, moment, seconds_of
+from multimirror.batch.times import format_time, seconds_of, utc_datetime
 from multimirror.kinds.kind import Rejection, is_held
 from multimirror.reconcile.actions import (
     Action,
@@ -226,4 +226,4 @@ def _within_reach(copies: Iterable[Copy], state: ObservedState) -> list[Copy]:
 
 
 def _now(state: ObservedState) -> str:
-    return format_time(moment(state.now))
+    return format_time(utc_datetime(state.now))
