@@ -16,6 +16,7 @@ from multimirror.kube.own_writes import OwnWrites
 from multimirror.kube.resources import CONFIG_MAPS, EVENTS, JOBS, NAMESPACES
 from tests.contract.conftest import Server
 from tests.contract.objects import configmap, job
+from tests.waiting import DEADLINE
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -91,7 +92,7 @@ async def until(informer: Informer, holds: Callable[[], bool]) -> None:
 
     informer.add_handler(notice)
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while not holds():
                 news.clear()
                 await news.wait()

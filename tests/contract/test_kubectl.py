@@ -22,7 +22,8 @@ from clusters.nodes import PREFIX, NodeOptions, SimulatedNodes
 from multimirror.kube import Connection
 from tests.contract.conftest import Server
 from tests.contract.objects import configmap, job, owner, pod, widget, widgets
-from tests.contract.wire import DEADLINE, Api, Object
+from tests.contract.wire import Api, Object
+from tests.waiting import DEADLINE
 
 JOB = """\
 apiVersion: batch/v1

@@ -12,7 +12,8 @@ import pytest_asyncio
 
 from tests.contract.conftest import Server
 from tests.contract.objects import WIDGETS, configmap, job, widget, widgets
-from tests.contract.wire import DEADLINE, Api
+from tests.contract.wire import Api
+from tests.waiting import DEADLINE
 
 official: Any = kubernetes  # its types do not say what it takes and gives, such as a body that is a dict
 NAMES = ["a", "b", "c", "d", "e"]

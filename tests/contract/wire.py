@@ -21,10 +21,9 @@ from typing import Any, Final, Self
 
 import aiohttp
 
-Object = dict[str, Any]
+from tests.waiting import DEADLINE
 
-DEADLINE: Final = 60.0
-"""Seconds that one answer or one awaited event may take; it only ever runs out when something is broken."""
+Object = dict[str, Any]
 
 _ROOTS: Final = {
     "jobs": "/apis/batch/v1",

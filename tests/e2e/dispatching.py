@@ -390,11 +390,20 @@ def cluster_of(job: Json) -> str | None:
 
 
 async def finish_pods(client: Client, namespace: str, job: str) -> None:
-    """The pods of a Job that would run for ever end by themselves, all that there are (at least one)."""
-    ask = functools.partial(client.list, PODS, namespace, label_selector=f"job-name={job}")
+    """Pods of a Job that would run for ever end by themselves, all that come, until the Job has finished."""
     told = {"metadata": {"annotations": {f"{PREFIX}finish": "true"}}}
-    for pod in (await eventually(ask, lambda found: found.items)).items:
-        await client.patch(PODS, pod["metadata"]["name"], told, namespace)
+
+    async def over() -> bool:
+        for pod in (await client.list(PODS, namespace, label_selector=f"job-name={job}")).items:
+            if f"{PREFIX}finish" not in (pod["metadata"].get("annotations") or {}):
+                with contextlib.suppress(NotFound):
+                    await client.patch(PODS, pod["metadata"]["name"], told, namespace)
+        try:
+            return finished(await client.get(JOBS, job, namespace))
+        except NotFound:
+            return True  # finished, and removed
+
+    await eventually(over)
 
 
 async def until(

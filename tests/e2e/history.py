@@ -21,11 +21,11 @@ from faults.stage import DISPATCHER, certificates
 from multimirror.api import MirrorQueueSpec
 from multimirror.kube import Client, Connection
 from multimirror.kube.resources import EVENTS, JOBS, LEASES, PODS
+from tests.waiting import DEADLINE
 
 Json = dict[str, Any]
-REST: Final = 30.0  # seconds until everything must have come to rest
 LOOK: Final = 0.05
-PATIENCE: Final = 15.0  # for what nothing stands in the way of: this machine may have other things to do
+PATIENCE: Final = 60.0  # for what nothing stands in the way of: this machine may have other things to do
 
 
 class History:
@@ -120,7 +120,7 @@ class History:
     async def check(self, rules: Rules, idle: Callable[[], Awaitable[None]] | None = None) -> None:
         """Wait for rest, while a dispatcher works (which is `idle` then); raise when a promise was broken."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(REST):
+            async with asyncio.timeout(DEADLINE):
                 await self._rest(rules, idle)
         found = check(self.record, rules)
         assert not found, "\n".join(map(str, found))

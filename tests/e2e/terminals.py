@@ -20,6 +20,8 @@ from collections.abc import Iterator
 
 import pyte
 
+from tests.waiting import DEADLINE
+
 ENTER, LEAVE, HOME = b"\x1b[?1049h", b"\x1b[?1049l", b"\x1b[H"
 _SHEET = (300, 120)
 
@@ -65,7 +67,7 @@ class Terminal:
     def read_to_the_end(self) -> int:
         """Everything; gives the exit code."""
         self.read_until("(?!)")
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=DEADLINE)
 
     def close(self) -> None:
         """Nothing is left behind."""

@@ -13,6 +13,7 @@ import pytest
 from clusters.demonstration.view import UNICODE
 from clusters.local.binaries import BinariesMissingError, find_kubectl
 from tests.e2e.terminals import frames, in_a_terminal, last_screen, longest
+from tests.waiting import DEADLINE
 
 
 def fits(drawn: list[str], width: int, height: int) -> bool:
@@ -47,7 +48,7 @@ def test_in_a_small_terminal_no_line_wraps_and_the_lines_to_try_work_as_printed(
         assert done.returncode == 0, done.stdout + done.stderr
         assert "second-time-lucky" in done.stdout
         terminal.process.send_signal(signal.SIGINT)
-        assert terminal.process.wait(timeout=60) == 0
+        assert terminal.process.wait(timeout=DEADLINE) == 0
         assert list(Path(directory).glob("*.kubeconfig")) == []
 
 
@@ -59,7 +60,7 @@ def shell(lines: list[str]) -> "subprocess.CompletedProcess[str]":
     path = f"{program.parent}:{os.environ['PATH']}"
     command = ["bash", "-ec", "\n".join(lines)]
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "PATH": path}
+        command, capture_output=True, text=True, timeout=DEADLINE, check=False, env={**os.environ, "PATH": path}
     )
 
 

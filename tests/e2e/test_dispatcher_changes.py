@@ -50,10 +50,11 @@ async def test_a_weighted_queue_gives_the_heavier_worker_more(stage: Stage) -> N
 
 async def test_new_credentials_for_a_worker_are_followed_and_its_jobs_go_on(stage: Stage) -> None:
     async with stage.dispatcher():
-        await stage.submit(duration="3s")
+        await stage.submit(never_finish="true")
         worker = cluster_of(await stage.until(running))
         assert worker is not None
         await stage.renew(worker)
+        await stage.finish()
         job = await stage.done()
         assert (cluster_of(job), job["metadata"]["annotations"][ATTEMPT_ANNOTATION]) == (worker, "1")
 

@@ -23,6 +23,7 @@ from tests.e2e.dispatching import (
     until,
 )
 from tests.e2e.worker_webhooks import REFUSAL, admitting
+from tests.waiting import DEADLINE
 
 Json = dict[str, Any]
 
@@ -47,10 +48,11 @@ async def test_a_copy_that_somebody_deleted_is_started_again_as_another_attempt(
 
 async def test_what_a_workers_webhooks_add_to_a_copy_does_no_harm(stage: Stage) -> None:
     async with stage.dispatcher():
-        await stage.submit(duration="2s")
+        await stage.submit(never_finish="true")
         worker, _ = await stage.copy(running)
         added = {"metadata": {"labels": {"added": "there"}, "annotations": {"policy": "seen"}}}
         await stage.workers[worker].patch(JOBS, "job", added, stage.namespace)
+        await stage.finish()
         job = await stage.done()
         assert condition(job, "Complete")
         assert attempt(job) == "1"
@@ -130,7 +132,7 @@ async def test_a_namespace_that_is_missing_everywhere_is_told_and_the_job_goes_o
     await stage.management.create(NAMESPACES, {"metadata": {"name": elsewhere}})
     async with stage.dispatcher() as dispatcher:
         await stage.management.create(JOBS, a_job("job", queue=stage.queue), elsewhere)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE):
             while (explained := dispatcher.explain(elsewhere, "job")) is None:
                 await asyncio.sleep(0.05)
         assert f"has no namespace {elsewhere}" in str(explained)
@@ -148,7 +150,7 @@ async def test_a_job_deleted_and_made_again_under_its_name_is_another_job(stage:
         await stage.until(running)
         await stage.management.delete(JOBS, "job", stage.namespace, propagation="Background")
         with contextlib.suppress(NotFound):
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(DEADLINE):
                 while True:
                     await stage.job()
                     await asyncio.sleep(0.05)
@@ -197,7 +199,7 @@ async def test_a_lost_workers_job_is_started_elsewhere_and_the_old_copy_goes_whe
         assert cluster_of(job) != first
         assert len(await stage.copies(first)) == 1
         stage.mend(first)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while await stage.copies(first):
                 await asyncio.sleep(0.05)
         assert running(await stage.job())
@@ -206,12 +208,12 @@ async def test_a_lost_workers_job_is_started_elsewhere_and_the_old_copy_goes_whe
 async def test_a_worker_that_is_lost_for_a_moment_keeps_its_jobs(stage: Stage) -> None:
     await stage.set_queue(onWorkerLost={"after": "1h", "action": "Redispatch"})
     async with stage.dispatcher():
-        await stage.submit(duration="3s")
+        await stage.submit(never_finish="true")
         worker = cluster_of(await stage.until(running))
         assert worker is not None
         stage.cut(worker)
         await stage.event("WorkerLost", worker)
-        await until(stage.workers[worker], JOBS, stage.namespace, "job", finished)
+        await stage.finish()
         assert not finished(await stage.job())
         stage.mend(worker)
         job = await stage.done()
@@ -240,12 +242,12 @@ async def test_a_controller_that_starts_again_while_a_worker_is_away_still_gives
 async def test_a_queue_may_wait_for_a_lost_worker_for_as_long_as_it_takes(stage: Stage) -> None:
     await stage.set_queue(onWorkerLost={"after": "0s", "action": "Wait"})
     async with stage.dispatcher():
-        await stage.submit(duration="2s")
+        await stage.submit(never_finish="true")
         worker = cluster_of(await stage.until(running))
         assert worker is not None
         stage.cut(worker)
         await stage.event("WorkerLost", "wait for it")
-        await until(stage.workers[worker], JOBS, stage.namespace, "job", finished)
+        await stage.finish()
         stage.mend(worker)
         assert attempt(await stage.done()) == "1"
 
@@ -363,7 +365,7 @@ async def test_a_worker_takes_only_the_namespaces_that_it_lists_under_their_name
         found = (await stage.workers[first].list(JOBS, there)).items
         assert {job["metadata"]["name"] for job in found} == {"job-0", "job-1"}
         await stage.set_queue(retention="0s")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while (await stage.workers[first].list(JOBS, there)).items:
                 await asyncio.sleep(0.05)
 
@@ -412,7 +414,7 @@ async def test_the_management_cluster_can_be_a_worker_of_itself(stage: Stage) ->
         await stage.submit()
         job = await stage.done()
         assert condition(job, "Complete")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while len((await stage.management.list(JOBS, stage.namespace)).items) > 1:
                 await asyncio.sleep(0.05)
 
@@ -422,9 +424,9 @@ async def test_the_management_cluster_can_be_a_worker_of_itself(stage: Stage) ->
 
 async def test_a_controller_that_was_away_while_the_copy_ended_writes_the_end_down(stage: Stage) -> None:
     async with stage.dispatcher():
-        await stage.submit(duration="1s")
-        worker, _ = await stage.copy(running)
-    await until(stage.workers[worker], JOBS, stage.namespace, "job", finished)
+        await stage.submit(never_finish="true")
+        await stage.copy(running)
+    await stage.finish()
     assert not finished(await stage.job())
     async with stage.dispatcher():
         job = await stage.done()
@@ -486,7 +488,7 @@ async def test_a_controller_that_dies_before_any_of_its_writes_loses_nothing_and
             left -= 1
 
         async with stage.dispatcher(guard=guard):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(DEADLINE):
                 while left > 0 and not finished(await stage.job()):
                     await asyncio.sleep(0.02)
             await asyncio.sleep(0.1)

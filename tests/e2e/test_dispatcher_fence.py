@@ -12,6 +12,7 @@ import pytest
 from multimirror.api import ATTEMPT_ANNOTATION, FENCE_ANNOTATION
 from multimirror.kube.resources import JOBS
 from tests.e2e.dispatching import Stage, a_dispatcher, cluster_of, condition, finished, running, until
+from tests.waiting import DEADLINE
 
 pytestmark = pytest.mark.real_server
 Json = dict[str, Any]
@@ -34,6 +35,11 @@ def deadline(copy: Json) -> int:
 def ended_by_deadline(job: Json) -> bool:
     conditions = (job.get("status") or {}).get("conditions") or ()
     return any(c["type"] == "Failed" and c.get("reason") == "DeadlineExceeded" for c in conditions)
+
+
+def versions(stage: Stage, worker: str) -> list[Json]:
+    """Everything that the Jobs on a worker have been, in order."""
+    return [job for what, job in stage.history.jobs(worker) if what != "DELETED"]
 
 
 async def fenced(stage: Stage, grace: str = "2s", **spec: Any) -> None:
@@ -61,7 +67,7 @@ async def test_a_fenced_copy_that_is_cut_off_ends_by_itself_before_the_job_runs_
         assert not condition(job, "Failed")
         stage.mend(first)
         await stage.cluster_condition(first, "Ready", "True")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while await stage.copies(first):
                 await asyncio.sleep(0.05)
         assert attempt(await stage.job()) == "2"
@@ -119,9 +125,9 @@ async def test_a_fenced_job_goes_on_beyond_its_lease_and_ends_at_its_users_deadl
     await fenced(stage)
     async with stage.dispatcher():
         await stage.submit(change=limited, never_finish="true")
-        _, copy = await stage.copy(lambda copy: deadline(copy) == LEASE)
-        _, renewed = await stage.copy(lambda copy: deadline(copy) > LEASE)
-        assert renewed["metadata"]["uid"] == copy["metadata"]["uid"]
+        worker, renewed = await stage.copy(lambda copy: deadline(copy) > LEASE)
+        first, *_ = versions(stage, worker)
+        assert (deadline(first), first["metadata"]["uid"]) == (LEASE, renewed["metadata"]["uid"])
         assert deadline(renewed) <= LEASE * 2
         job = await stage.done()
         assert ended_by_deadline(job)
@@ -133,11 +139,12 @@ async def test_a_fenced_job_that_is_suspended_and_resumed_has_a_lease_again(stag
     async with stage.dispatcher():
         await stage.submit(change=stops_at_once, never_finish="true")
         await stage.until(running)
-        await stage.copy(lambda copy: deadline(copy) > LEASE)
+        worker, _ = await stage.copy(lambda copy: deadline(copy) > LEASE)
         await stage.patch("job", {"spec": {"suspend": True}})
         await stage.until(lambda j: condition(j, "Suspended"))
         await stage.patch("job", {"spec": {"suspend": False}})
-        _, copy = await stage.copy(lambda copy: not copy["spec"].get("suspend") and running(copy))
-        assert deadline(copy) == LEASE, "its time starts anew"
-        _, copy = await stage.copy(lambda copy: deadline(copy) > LEASE)
+        await stage.copy(lambda copy: not copy["spec"].get("suspend") and running(copy) and deadline(copy) > LEASE)
+        seen = versions(stage, worker)
+        stopped = max(number for number, copy in enumerate(seen) if copy["spec"].get("suspend"))
+        assert deadline(seen[stopped + 1]) == LEASE, "its time starts anew"
         assert attempt(await stage.job()) == "1"

@@ -17,6 +17,7 @@ from faults.record import MANAGEMENT
 from multimirror.api import ATTEMPT_ANNOTATION
 from multimirror.kube.resources import JOBS, PODS
 from tests.e2e.dispatching import Stage, condition, finished
+from tests.waiting import DEADLINE
 
 Json = dict[str, Any]
 
@@ -36,7 +37,7 @@ async def running_process(stage: Stage) -> AsyncIterator[tuple[asyncio.subproces
             *(sys.executable, "-m", "multimirror.cli", "run", "--kubeconfig", str(kubeconfig), *flags)
         )
         stack.push_async_callback(_killed, process)
-        async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+        async with asyncio.timeout(DEADLINE), aiohttp.ClientSession() as session:
             while True:
                 with contextlib.suppress(aiohttp.ClientError):
                     async with session.get(f"http://{address}/readyz") as answer:
@@ -65,7 +66,7 @@ async def test_a_process_that_is_killed_again_and_again_loses_no_job_and_runs_no
         await stage.submit(f"job-{number}", duration="500ms")
     for least in (1, 5, 9):
         async with running_process(stage):
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(DEADLINE):
                 while await ended() < least:
                     await asyncio.sleep(0.02)
     async with running_process(stage):
@@ -94,7 +95,7 @@ async def test_why_a_job_waits_can_be_asked_over_http(stage: Stage) -> None:
         assert (told["state"], told["reason"], told["queue"]) == ("Waiting", "QuotaExceeded", stage.queue)
         await stage.set_queue(quota=None)
         await stage.done()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while (await ask(f"?job={key}"))[1].get("state") != "Finished":
                 await asyncio.sleep(0.05)
         assert (await ask(f"?job={stage.namespace}/nobody"))[0] == 404

@@ -17,6 +17,7 @@ from multimirror.kube import Client
 from multimirror.kube.errors import AlreadyExists
 from multimirror.kube.resources import CRON_JOBS, EVENTS, JOBS, NAMESPACES, PODS, SECRETS, SERVICE_ACCOUNTS
 from tests.e2e.dispatching import SYSTEM, Stage, a_job, cluster_of, condition, finished, running, secret, until
+from tests.waiting import DEADLINE, eventually
 
 Json = dict[str, Any]
 
@@ -36,7 +37,7 @@ async def a_namespace(stage: Stage, suffix: str) -> str:
 
 
 async def nothing_of(client: Client, namespace: str) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE):
         while (await client.list(JOBS, namespace)).items or (await client.list(PODS, namespace)).items:
             await asyncio.sleep(0.05)
 
@@ -141,7 +142,7 @@ async def test_a_worker_and_a_queue_that_are_gone_are_measured_no_more(stage: St
     def measured() -> set[str]:
         return {name for name, labels in gauges.items() if REGISTRY.get_sample_value(name, labels) is not None}
 
-    async with stage.dispatcher(), asyncio.timeout(60):
+    async with stage.dispatcher(), asyncio.timeout(DEADLINE):
         while measured() != gauges.keys():
             await asyncio.sleep(0.05)
         await stage.remove(first)
@@ -161,7 +162,7 @@ async def test_a_job_deleted_in_any_way_leaves_nothing_on_its_worker(stage: Stag
         await stage.until(running)
         await stage.management.delete(JOBS, "job", stage.namespace, propagation=propagation)
         await stage.nothing_left()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while (await stage.management.list(JOBS, stage.namespace)).items:
                 await asyncio.sleep(0.05)
 
@@ -242,7 +243,7 @@ async def jobs_of(stage: Stage) -> list[Json]:
 
 
 async def until_jobs(stage: Stage, number: int, what: Callable[[Json], bool]) -> list[Json]:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE):
         while len(found := [job for job in await jobs_of(stage) if what(job)]) != number:
             await asyncio.sleep(0.05)
     return found
@@ -279,7 +280,7 @@ async def test_a_cron_job_that_forbids_it_starts_nothing_while_its_job_runs_else
         await due(stage, 5)
         (first,) = await until_jobs(stage, 1, running)
         await due(stage, 4)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while not any(
                 event["reason"] == "JobAlreadyActive"
                 for event in (await stage.management.list(EVENTS, stage.namespace)).items
@@ -295,7 +296,7 @@ async def test_a_cron_job_keeps_as_much_history_as_it_says_and_the_copies_of_the
         seen: set[str] = set()
         for days_ago in (5, 4):
             await due(stage, days_ago)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(DEADLINE):
                 while not (new := [job for job in await jobs_of(stage) if job["metadata"]["name"] not in seen]):
                     await asyncio.sleep(0.05)
             await stage.done(new[0]["metadata"]["name"])
@@ -332,9 +333,17 @@ async def test_a_namespace_with_one_job_does_not_wait_behind_all_jobs_of_another
     await stage.set_queue(quota={"jobs": 1})
     small = await a_namespace(stage, "small")
     for number in range(3):
-        await stage.submit(f"job-{number}", duration="1s")
+        await stage.submit(f"job-{number}", never_finish="true")
     await stage.management.create(JOBS, a_job("job", queue=stage.queue), small)
+
+    async def first() -> str | None:
+        """The one of three that runs."""
+        return next((job["metadata"]["name"] for job in await jobs_of(stage) if running(job)), None)
+
     async with stage.dispatcher():
+        name = await eventually(first)
+        assert name is not None
+        await stage.finish(name)
         await until(stage.management, JOBS, small, "job", finished)
         assert [finished(await stage.job(f"job-{number}")) for number in range(3)].count(True) <= 1
         await stage.management.delete(JOBS, "job", small, propagation="Background")
@@ -424,7 +433,7 @@ async def test_when_a_long_queue_waits_for_another_reason_everybody_hears_of_it_
     async with asyncio.TaskGroup() as group:
         for number in range(150):
             group.create_task(stage.submit(f"job-{number}"))
-    async with stage.dispatcher(), asyncio.timeout(60):
+    async with stage.dispatcher(), asyncio.timeout(DEADLINE):
         await told("no worker cluster can take it now")
         await stage.set_queue(quota={"resources": {"pods": "0"}})
         await told("more than the whole quota")

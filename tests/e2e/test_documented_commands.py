@@ -28,11 +28,11 @@ from clusters.background import BackgroundFleet
 from clusters.fleet import FleetOptions
 from clusters.local import BinariesMissingError, find_kubectl
 from tests.documents import ROOT, Block, blocks
+from tests.waiting import DEADLINE
 
 SHELLS = {"sh", "console"}
 _OWN = re.compile(r'own terminal, until "(?P<text>.+)"')
 _NOT = re.compile(r"not run here: (?P<reason>.+)")
-_PATIENCE = 150.0
 
 
 def commands(name: str) -> list[Block]:
@@ -61,7 +61,7 @@ class Terminal:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=_PATIENCE,
+            timeout=DEADLINE,
             stdin=subprocess.DEVNULL,
             check=False,
         )
@@ -75,7 +75,7 @@ class Terminal:
         output = self.directory.parent / f"terminal-{len(self.others)}"
         with output.open("wb") as file:
             self.others.append(self._start(block, file))
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + DEADLINE
         while until not in (said := output.read_text()):
             assert self.others[-1].poll() is None, f"{block}: ended\n{said}"
             assert time.monotonic() < deadline, f"{block}: did not say {until!r}\n{said}"
@@ -189,7 +189,7 @@ def test_every_document_with_commands_to_follow_is_followed() -> None:
 def test_make_does_what_the_tests_run(target: str, runs: str) -> None:
     outside = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}  # we may be run by make
     said = subprocess.run(
-        ["make", "-n", target], cwd=ROOT, env=outside, capture_output=True, text=True, check=True, timeout=60
+        ["make", "-n", target], cwd=ROOT, env=outside, capture_output=True, text=True, check=True, timeout=DEADLINE
     )
     assert said.stdout.splitlines()[-1] == runs
 

@@ -10,6 +10,7 @@ import pytest
 from clusters.fleet import FleetOptions, open_fleet
 from multimirror.kube import Client, Connection, Informer
 from multimirror.kube.resources import CONFIG_MAPS
+from tests.waiting import DEADLINE
 
 GUIDE = Path(__file__).parents[2] / "docs" / "kube.md"
 
@@ -34,7 +35,7 @@ async def test_the_guides_example_keeps_its_promise_and_stops_when_it_is_told() 
             informer.add_handler(notice)
             metadata = {"name": "mine", "labels": {"example.dev/sized": ""}}
             await client.create(CONFIG_MAPS, {"metadata": metadata, "data": {"a": "1"}}, "default")
-            async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
+            async with asyncio.timeout(DEADLINE), asyncio.TaskGroup() as tasks:
                 tasks.create_task(names["keep_sizes"](connection, stop))
                 while await sizes.get() != "1":
                     pass

@@ -16,6 +16,7 @@ from clusters.fleet import FleetOptions, open_fleet
 from multimirror.kube import Client, Connection, Resource
 from multimirror.kube.errors import Unreachable
 from multimirror.kube.resources import CONFIG_MAPS, CRDS, CRON_JOBS, JOBS, NAMESPACES, PODS
+from tests.waiting import DEADLINE
 
 Json = dict[str, Any]
 WIDGETS = Resource("example.com", "v1", "widgets", "Widget")
@@ -44,7 +45,7 @@ def owned_by(owner: Json) -> Json:
 async def until(client: Client, resource: Resource, wanted: Callable[[list[Json]], bool]) -> list[Json]:
     """The objects of a kind in the default namespace, when they are as wanted."""
     namespace = "default" if resource.namespaced else None
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE):
         found = await client.list(resource, namespace)
         while not wanted(found.items):
             watch = client.watch(resource, namespace, resource_version=found.resource_version)

@@ -18,6 +18,7 @@ from clusters.local.binaries import BinariesMissingError, find_kubectl
 from multimirror.admission.placement import placement_policy
 from multimirror.kube import Client, Connection, Resource
 from multimirror.kube.resources import CRDS, VALIDATING_POLICIES, VALIDATING_POLICY_BINDINGS
+from tests.waiting import DEADLINE
 
 Start = Callable[..., "subprocess.Popen[str]"]
 pytestmark = pytest.mark.cluster_kind("embedded")
@@ -28,7 +29,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=DEADLINE, check=False)
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def test_a_fleet_is_brought_up_asked_and_stopped(up: Start, tmp_path: Path) -> N
 
     down = run("down", *directory)
     assert (down.returncode, down.stdout) == (0, "2 embedded clusters stopped\n"), down.stderr
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=DEADLINE) == 0
     assert list((tmp_path / "fleet").glob("*.kubeconfig")) == []
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(f"{state['clusters'][0]['server']}/version", timeout=5)
@@ -120,13 +121,18 @@ def test_the_lines_to_try_work_as_printed_a_jobs_copy_runs_on_a_worker_and_ctrl_
     script.append(r"kubectl get job hello -o jsonpath='{.metadata.annotations.multimirror\.dev/cluster}'")
     environment = {**os.environ, "PATH": f"{kubectl.parent}:{os.environ['PATH']}"}
     done = subprocess.run(
-        ["bash", "-ec", "\n".join(script)], capture_output=True, text=True, timeout=90, check=False, env=environment
+        ["bash", "-ec", "\n".join(script)],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+        env=environment,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "mirrorqueue.multimirror.dev/default" in done.stdout
     assert done.stdout.endswith("worker-1")
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=DEADLINE) == 0
 
 
 @pytest.mark.timeout(240)
@@ -164,7 +170,7 @@ def test_a_fleet_that_was_killed_is_not_taken_for_one_that_is_up(up: Start, tmp_
     process = up("--workers", "1", "--bare", "-o", "yaml")
     announced(process)
     os.kill(process.pid, signal.SIGKILL)
-    process.wait(timeout=30)
+    process.wait(timeout=DEADLINE)
     directory = ("--directory", str(tmp_path / "fleet"))
     for asked in ("status", "down"):
         answer = run(asked, *directory)
@@ -193,7 +199,7 @@ def test_what_goes_wrong_is_said_in_one_line(tmp_path: Path, arguments: list[str
 
 def test_python_m_clusters_is_the_same_command(tmp_path: Path) -> None:
     line = [sys.executable, "-m", "clusters", "status", "--directory", str(tmp_path / "none")]
-    answer = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    answer = subprocess.run(line, capture_output=True, text=True, timeout=DEADLINE, check=False)
     assert answer.returncode == 1
     assert answer.stderr.startswith("error: no fleet is up in ")
 
@@ -210,7 +216,7 @@ def test_a_data_directory_that_is_in_use_is_refused(up: Start, tmp_path: Path) -
 def test_a_kind_that_cannot_run_here_says_what_is_missing(tmp_path: Path, kind: str) -> None:
     nothing = {"PATH": str(tmp_path), "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
     line = command("up", "--directory", str(tmp_path / "fleet"), "--kind", kind)
-    answer = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False, env=nothing)
+    answer = subprocess.run(line, capture_output=True, text=True, timeout=DEADLINE, check=False, env=nothing)
     assert answer.returncode == 1
     assert answer.stderr.splitlines()[1].startswith("error: ")
     assert len(answer.stderr.splitlines()) == 2

@@ -12,6 +12,7 @@ from clusters.fleet import FleetOptions
 from multimirror.kube import Client, Connection
 from multimirror.kube.errors import NotFound
 from multimirror.kube.resources import CONFIG_MAPS
+from tests.waiting import DEADLINE
 
 POLICIES: tuple[Literal["Background", "Foreground", "Orphan"], ...] = ("Background", "Foreground", "Orphan")
 pytestmark = pytest.mark.cluster_kind("embedded")
@@ -72,7 +73,7 @@ async def test_what_is_left_of_a_graph_is_what_ownership_says(seed: int) -> None
 
 async def _quiet(fleet: EmbeddedFleet) -> None:
     """Wait until the collector has nothing left to do."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE):
         await fleet.controllers["management"].idle()
 
 

@@ -34,8 +34,9 @@ async def test_a_second_copy_that_lives_beside_the_first_is_told(kind: str, disp
 async def test_a_copy_that_is_made_after_the_end_is_told(kind: str, dispatching_fleet: BackgroundFleet) -> None:
     async with a_stage(kind, dispatching_fleet) as stage:
         async with stage.dispatcher():
-            await stage.submit(duration="1s")
+            await stage.submit(never_finish="true")
             worker, copy = await stage.copy(running)
+            await stage.finish()
             await stage.done()
             await stage.nothing_left()
         await again(stage.workers[worker], copy, stage.namespace)

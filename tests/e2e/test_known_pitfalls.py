@@ -13,6 +13,7 @@ from multimirror.api import ATTEMPT_ANNOTATION
 from multimirror.kube.resources import JOBS, PODS
 from tests.e2e.dispatching import Stage, a_job, cluster_of, condition, finished, running, until
 from tests.e2e.worker_webhooks import REFUSAL, admitting, changed
+from tests.waiting import DEADLINE
 
 Json = dict[str, Any]
 OTHER_IMAGE = {"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "mirror.example.com/busybox"}
@@ -48,8 +49,9 @@ async def test_a_job_whose_image_its_worker_replaced_runs_and_its_end_is_seen(st
     first, _ = stage.workers
     await stage.set_queue(workers={"names": [first]})
     async with admitting(stage, first, changed(OTHER_IMAGE)), stage.dispatcher():
-        await stage.submit(duration="1s")
+        await stage.submit(never_finish="true")
         _, copy = await stage.copy(running)
+        await stage.finish()
         assert copy["spec"]["template"]["spec"]["containers"][0]["image"] == OTHER_IMAGE["value"]
         job = await stage.done()
         assert condition(job, "Complete")
@@ -84,7 +86,7 @@ async def test_deleting_a_job_deletes_no_job_of_the_same_name_that_is_not_its_co
         await stage.submit(never_finish="true")
         assert cluster_of(await stage.until(running)) == second
         await stage.management.delete(JOBS, "job", stage.namespace, propagation="Background")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while await stage.copies(second):
                 await asyncio.sleep(0.05)
         await dispatcher.idle()
@@ -96,10 +98,12 @@ async def test_a_job_whose_copy_was_deleted_keeps_no_quota_for_the_lost_one(stag
     """kueue #15380: after the mirrored Job was deleted, its quota could be kept for ever."""
     await stage.set_queue(**ONE_AT_A_TIME)
     async with stage.dispatcher():
-        await stage.submit(duration="2s")
+        await stage.submit(never_finish="true")
         worker, _ = await stage.copy(running)
         await stage.submit("next")
         await stage.workers[worker].delete(JOBS, "job", stage.namespace, propagation="Background")
+        await stage.until(lambda job: attempt(job) == "2" and running(job))
+        await stage.finish()
         assert attempt(await stage.done()) == "2"
         await stage.done("next")
 
@@ -108,10 +112,11 @@ async def test_a_copy_that_its_worker_stops_is_resumed_and_leaks_nothing(stage: 
     """kueue #9338: admission leaked on the manager when the Job was evicted on the worker."""
     await stage.set_queue(**ONE_AT_A_TIME)
     async with stage.dispatcher():
-        await stage.submit(duration="2s")
+        await stage.submit(never_finish="true")
         worker, _ = await stage.copy(running)
         await stage.workers[worker].patch(JOBS, "job", {"spec": {"suspend": True}}, stage.namespace)
         await stage.submit("next")
+        await stage.finish()
         job = await stage.done()
         assert condition(job, "Complete")
         assert attempt(job) == "1"
@@ -153,7 +158,7 @@ async def test_a_suspended_job_shows_that_nothing_of_it_runs_any_more(stage: Sta
         job = await stage.until(lambda j: condition(j, "Suspended") and not j["status"].get("active"))
         assert not job["status"].get("ready")
         worker, _ = await stage.copy(lambda c: bool(c["spec"].get("suspend")))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while (await stage.workers[worker].list(PODS, stage.namespace)).items:
                 await asyncio.sleep(0.05)
 
@@ -168,7 +173,7 @@ async def test_what_an_unavailable_worker_holds_is_removed_when_it_is_back(stage
         stage.cut(first)
         await stage.until(lambda j: cluster_of(j) == second and running(j))
         await stage.management.delete(JOBS, "job", stage.namespace, propagation="Background")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while await stage.copies(second):
                 await asyncio.sleep(0.05)
         assert await stage.copies(first)
@@ -236,7 +241,7 @@ async def test_ordinary_jobs_of_every_cluster_run_beside_ours_and_stay_untouched
 
 
 async def until_gone(stage: Stage, name: str) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE):
         while any(
             job["metadata"]["name"] == name for job in (await stage.management.list(JOBS, stage.namespace)).items
         ):

@@ -13,6 +13,7 @@ from clusters.local import LocalCluster, LocalFleet, LocalOptions
 from multimirror.kube import ApiError, Client, Connection
 from multimirror.kube.errors import NotFound
 from multimirror.kube.resources import CONFIG_MAPS, JOBS, PODS
+from tests.waiting import DEADLINE
 
 pytestmark = [
     pytest.mark.cluster_kind("local"),
@@ -51,7 +52,7 @@ async def test_kubernetes_own_job_controller_runs_where_it_is_not_switched_off(f
         await worker.create(JOBS, a_job("left-alone"), "default")
         await management.create(JOBS, a_job("run"), "default")
         start = (await management.list(PODS, "default")).resource_version
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while not (await management.list(PODS, "default")).items:
                 async with contextlib.aclosing(management.watch(PODS, "default", resource_version=start)) as events:
                     async for event in events:
@@ -72,7 +73,7 @@ async def test_the_audit_log_tells_who_asked_what(fleet: LocalFleet) -> None:
     async with client_of(fleet.management, user_agent="counted/1.0") as client:
         with pytest.raises(NotFound):
             await client.get(CONFIG_MAPS, "audited", "default")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE):
         while not (lines := _audited(fleet.management, "counted/1.0")):
             await asyncio.sleep(0.05)
     assert [(line["verb"], line["objectRef"]["name"], line["user"]["username"]) for line in lines] == [

@@ -15,6 +15,7 @@ import pytest
 from clusters.fleet import FleetOptions, open_fleet
 from clusters.local import LocalFleet, LocalOptions, StartError, sweep
 from clusters.local.homes import temporary_root
+from tests.waiting import DEADLINE
 
 
 @pytest.fixture(autouse=True)
@@ -87,7 +88,7 @@ async def test_a_killed_parent_takes_processes_ports_and_directory_with_it() -> 
     assert everything > set(held["pids"])
     os.kill(parent.pid, signal.SIGKILL)
     await parent.wait()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE):
         for pid in everything:
             await _gone(pid)
     assert not Path(held["home"]).exists()
@@ -104,7 +105,7 @@ async def test_the_next_run_sweeps_what_a_killed_supervisor_left_and_nothing_els
         for pid in everything - set(held["pids"]):  # the parent and its supervisor, at one blow
             os.kill(pid, signal.SIGKILL)
         await parent.wait()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE):
             for pid in everything:
                 await _gone(pid)
         assert Path(held["home"]).exists()

@@ -9,6 +9,7 @@ import pytest
 from clusters.local import LocalFleet, LocalOptions
 from multimirror.kube import Client, Connection
 from multimirror.kube.resources import JOBS, PODS
+from tests.waiting import DEADLINE
 
 pytestmark = [pytest.mark.cluster_kind("local")]
 
@@ -23,7 +24,7 @@ async def test_a_job_runs_to_its_end(*, scheduler: bool) -> None:
     async with (
         LocalFleet(LocalOptions(workers=0, scheduler=scheduler)) as fleet,
         Client(Connection.from_kubeconfig(fleet.management.kubeconfig)) as client,
-        asyncio.timeout(120),
+        asyncio.timeout(DEADLINE),
     ):
         created = await client.create(JOBS, job)
         start = created["metadata"]["resourceVersion"]

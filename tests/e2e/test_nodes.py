@@ -18,6 +18,7 @@ from multimirror.kube import Client, Connection
 from multimirror.kube.errors import AlreadyExists, NotFound
 from multimirror.kube.resources import CONFIG_MAPS, LEASES, NAMESPACES, NODES, PODS, SERVICE_ACCOUNTS
 from multimirror.kube.watch import WatchEvent
+from tests.waiting import DEADLINE
 
 Json = dict[str, Any]
 
@@ -69,7 +70,7 @@ class Cluster:
             resource_version=self.born[name],
             bookmarks=False,
         )
-        async with asyncio.timeout(60), contextlib.aclosing(watch) as events:
+        async with asyncio.timeout(DEADLINE), contextlib.aclosing(watch) as events:
             async for event in events:
                 seen.append(event)
                 if until(event):
@@ -183,7 +184,7 @@ async def test_logs_can_be_read_through_the_api(cluster: Cluster) -> None:
 async def test_a_followed_log_ends_with_its_container(cluster: Cluster) -> None:
     await cluster.run("chatty", log="hello", duration="1s")
     await cluster.phase("chatty", "Running")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE):
         assert await cluster.log("chatty", follow="true") == "hello\n"
 
 
@@ -263,7 +264,7 @@ async def test_a_cordoned_node_gets_no_pods(cluster: Cluster) -> None:
     for name in names[1:]:
         await cluster.client.patch(NODES, name, {"spec": {"unschedulable": True}})
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE):
             while True:  # the node hears of the cordon by a watch of its own
                 name = f"pod-{secrets.token_hex(4)}"
                 pods = [await cluster.run(f"{name}-{number}") for number in range(4)]
@@ -382,7 +383,7 @@ async def test_a_thousand_pods_at_once_cost_two_writes_each() -> None:
             ended: set[str] = set()
             changes = 0
             async with (
-                asyncio.timeout(90),
+                asyncio.timeout(DEADLINE),
                 contextlib.aclosing(cluster.client.watch(PODS, cluster.namespace)) as events,
             ):
                 async for event in events:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import DEADLINE
+
 DOCUMENT = Path(__file__).parents[2] / "docs" / "pytest-fleet.md"
 pytestmark = pytest.mark.cluster_kind("embedded")
 
@@ -15,7 +17,7 @@ def run(directory: Path, code: str, *arguments: str) -> subprocess.CompletedProc
     """A test run of its own, in a project of its own."""
     (directory / "test_example.py").write_text(code)
     line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
-    return subprocess.run(line, cwd=directory, capture_output=True, text=True, timeout=110, check=False)
+    return subprocess.run(line, cwd=directory, capture_output=True, text=True, timeout=DEADLINE, check=False)
 
 
 def test_the_documented_example_works_as_written(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from clusters.local import BinariesMissingError, LocalCluster, LocalFleet, Local
 from multimirror.kube import ApiError, Client, Connection
 from multimirror.kube.errors import Forbidden
 from multimirror.kube.resources import EVENTS, JOBS, NAMESPACES, NODES, PODS
+from tests.waiting import DEADLINE
 
 pytestmark = [
     pytest.mark.cluster_kind("local"),
@@ -76,7 +77,7 @@ async def test_a_copy_can_live_its_whole_life(worker: Worker) -> None:
     await account.patch(JOBS, "copy", {"spec": {"suspend": False, "activeDeadlineSeconds": 60}}, "team-a")
     await account.delete(JOBS, "copy", "team-a", propagation="Background", uid=created["metadata"]["uid"])
     seen = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE):
         async with contextlib.aclosing(account.watch(JOBS, "team-a", resource_version=start)) as events:
             async for event in events:
                 seen.append(event.type)

@@ -12,6 +12,7 @@ from multimirror.kube.errors import Forbidden
 from multimirror.kube.resources import JOBS
 from tests.contract.test_webhooks import listening
 from tests.e2e.dispatching import Stage, a_job
+from tests.waiting import DEADLINE
 
 Json = dict[str, Any]
 REFUSAL: Final[Json] = {
@@ -71,7 +72,7 @@ async def _asked(
         header = {"apiVersion": resource.api_version, "kind": kind, "metadata": {"name": namespace}}
         await client.create(resource, {**header, "webhooks": [webhook]})
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(DEADLINE):
                 while not hook.asked:
                     with contextlib.suppress(Forbidden):
                         await probe()

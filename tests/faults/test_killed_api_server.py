@@ -14,6 +14,7 @@ from typing import Any
 from clusters.embedded import EmbeddedCluster
 from multimirror.kube import Client, Connection, KubeError
 from multimirror.kube.resources import CONFIG_MAPS
+from tests.waiting import DEADLINE
 
 SERVE = """
 import asyncio, sys, yaml
@@ -111,7 +112,7 @@ async def test_a_server_killed_in_a_write_storm_loses_nothing_and_shows_nothing_
         )
         assert process.stdout is not None
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(DEADLINE):
                 assert await process.stdout.readline() == b"up\n"
             connection = Connection.from_kubeconfig(tmp_path / "kubeconfig")
             async with Client(connection, concurrency=WRITERS) as client:

@@ -9,6 +9,7 @@ import pytest
 
 from faults.processes import Process
 from faults.record import Record
+from tests.waiting import DEADLINE
 
 COUNTING = "import itertools, time\nfor n in itertools.count():\n    print(n, flush=True)\n    time.sleep(0.01)"
 
@@ -18,7 +19,7 @@ def a_process(record: Record, script: str) -> Process:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE):
         while not condition():
             await asyncio.sleep(0.01)
 

@@ -10,6 +10,7 @@ from faults.plan import Fault
 from faults.stage import Stage
 from multimirror.api import WORKER_CLUSTERS
 from multimirror.options import DispatcherOptions
+from tests.waiting import DEADLINE
 
 
 @pytest.mark.cluster_kind("embedded")
@@ -21,7 +22,7 @@ async def test_a_workers_status_whose_write_failed_is_written_again(kind: str) -
     async with EmbeddedGround(1) as ground, Stage(ground, [fault], options=options) as stage:
         await stage.start()
         async with (
-            asyncio.timeout(30),
+            asyncio.timeout(DEADLINE),
             contextlib.aclosing(stage.people[MANAGEMENT].watch(WORKER_CLUSTERS)) as changes,
         ):
             async for change in changes:

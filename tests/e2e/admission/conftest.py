@@ -21,6 +21,7 @@ from multimirror.api import MIRROR_QUEUES, crds
 from multimirror.kube import ApiError, Client, Connection, Resource
 from multimirror.kube.errors import AlreadyExists, NotFound
 from multimirror.kube.resources import CRDS, CRON_JOBS, JOBS, NAMESPACES
+from tests.waiting import DEADLINE
 
 Object = dict[str, Any]
 
@@ -63,7 +64,7 @@ async def define(client: Client) -> None:
             await client.create(CRDS, crd)
         except AlreadyExists:
             continue
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             await served(client, f"/apis/{crd['spec']['group']}/v1alpha1/{crd['spec']['names']['plural']}")
 
 
@@ -116,7 +117,7 @@ async def a_job_of(client: Client, cron_job: Object, namespace: str) -> Object:
     await client.create(CRON_JOBS, cron_job, namespace)
     missed = (datetime.now(UTC) - timedelta(minutes=3)).strftime("%Y-%m-%dT%H:%M:%SZ")
     await client.patch(CRON_JOBS, name, {"status": {"lastScheduleTime": missed}}, namespace, subresource="status")
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(DEADLINE):
         async for event in client.watch(JOBS, namespace, resource_version=start):
             if event.type == "ADDED":
                 await client.delete(CRON_JOBS, name, namespace, propagation="Orphan")

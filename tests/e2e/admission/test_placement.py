@@ -32,6 +32,7 @@ from multimirror.kube.resources import JOBS, SERVICE_ACCOUNTS
 from tests.e2e.admission.conftest import Object, Server, a_job, a_namespace, unique
 from tests.e2e.admission.test_webhook import admission
 from tests.e2e.installation.processes import token
+from tests.waiting import DEADLINE
 
 pytestmark = [
     # The embedded cluster does not run CEL.
@@ -105,7 +106,7 @@ async def _in_force(people: People) -> None:
     """Roles and policies are heard of a moment after they were written."""
     bad = a_job("probe", None, **OURS)
     bad["metadata"]["annotations"] = {CLUSTER_ANNOTATION: "east"}
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE):
         while not await _works(people.dispatcher.list(JOBS, people.namespace)):
             await asyncio.sleep(0.05)
         while not await _works(people.tenant.create(JOBS, a_job("probe"), people.namespace, dry_run=True)):

@@ -28,6 +28,7 @@ from multimirror.kube import ApiError, Client, Connection, Resource
 from multimirror.kube.errors import Forbidden
 from multimirror.kube.resources import JOBS
 from tests.e2e.admission.conftest import Object, a_job, a_job_of, a_namespace, a_queue, define, refusal
+from tests.waiting import DEADLINE
 
 pytestmark = [
     pytest.mark.cluster_kind("local"),
@@ -69,7 +70,7 @@ async def until_all_act(client: Client) -> None:
     namespace = await a_namespace(client)
     foreign = await a_queue(client, namespaceSelector={"matchLabels": {"nobody": "has"}})
     defaulted = await a_namespace(client, **{DEFAULT_QUEUE_LABEL: await a_queue(client)})
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(DEADLINE):
         while not (
             await acts(client, a_job("a", {QUEUE_LABEL: "x"}), namespace)
             and await acts(client, a_job("a"), defaulted)
@@ -215,7 +216,7 @@ async def test_a_queue_may_be_used_from_the_namespaces_that_it_selects(
     if allowed:
         assert (await client.create(JOBS, job, namespace))["spec"].items() >= OURS.items()
         return
-    async with asyncio.timeout(60):  # the policy hears of a new queue a moment after it was made
+    async with asyncio.timeout(DEADLINE):  # the policy hears of a new queue a moment after it was made
         while await acts(client, job, namespace) is not None:
             await asyncio.sleep(0.05)
     error = await refusal(client, job, namespace)

@@ -23,6 +23,7 @@ from multimirror.kube.resources import JOBS, NAMESPACES, SECRETS
 from tests.e2e.admission.conftest import a_job, our_object
 from tests.e2e.dispatching import SYSTEM, condition, running_fleet, secret, until
 from tests.e2e.history import History, rules_of
+from tests.waiting import DEADLINE
 
 
 @pytest.fixture(params=["embedded", "local"])
@@ -51,7 +52,7 @@ async def multimirror(kubeconfig: Path) -> AsyncIterator[asyncio.subprocess.Proc
     command = [sys.executable, "-m", "multimirror.cli", "run", *(part for pair in arguments.items() for part in pair)]
     process = await asyncio.create_subprocess_exec(*command)
     try:
-        async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+        async with asyncio.timeout(DEADLINE), aiohttp.ClientSession() as session:
             while not await ready(session, f"http://127.0.0.1:{health}/readyz"):
                 assert process.returncode is None
                 await asyncio.sleep(0.05)
@@ -59,7 +60,7 @@ async def multimirror(kubeconfig: Path) -> AsyncIterator[asyncio.subprocess.Proc
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             await process.wait()
 
 
@@ -89,7 +90,7 @@ async def test_an_ordinary_job_with_a_queue_runs_on_a_worker(fleet: BackgroundFl
         await east.create(NAMESPACES, {"metadata": {"name": "team"}})
         with history.life():
             async with multimirror(path) as process:
-                async with asyncio.timeout(60):
+                async with asyncio.timeout(DEADLINE):
                     while (
                         "managedBy" not in (await dry(client))["spec"]
                     ):  # the API server hears of the webhook a moment later

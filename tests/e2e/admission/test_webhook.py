@@ -39,6 +39,7 @@ from tests.e2e.admission.conftest import (
     refusal,
     unique,
 )
+from tests.waiting import DEADLINE
 
 OURS = {"managedBy": MANAGED_BY, "suspend": True}
 
@@ -103,7 +104,7 @@ class Admission:
         )
         await self.running.enter_async_context(webhook)
         self.replicas.append(Replica(server, webhook))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             await webhook.registered()
         return self.replicas[-1]
 
@@ -120,7 +121,7 @@ class Admission:
         return await self.client.get(SECRETS, self.at[1], self.at[0])
 
     async def until_secret(self, *, renewing: bool, unlike: Object) -> Object:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while (found := await self.secret())["data"] == unlike["data"] or ("next.crt" in found["data"]) != renewing:
                 await asyncio.sleep(0.02)
         return found
@@ -138,7 +139,7 @@ async def admission(
         queue = await a_queue(client)
         found = Admission(client, namespace=namespace, queue=queue, running=running, account=account or client, **names)
         await found.start(caches=caches)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while not await found.probe():
                 await asyncio.sleep(0.02)
         try:
@@ -148,7 +149,7 @@ async def admission(
                 await replica.webhook.__aexit__(None, None, None)
             with contextlib.suppress(NotFound):
                 await client.delete(MUTATING_WEBHOOKS, found.name)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(DEADLINE):
                 while await is_called(found):
                     await asyncio.sleep(0.02)
 
@@ -190,7 +191,7 @@ async def test_a_job_in_a_namespace_with_a_default_queue_becomes_ours_and_says_s
 
 async def until_called(server: Server, namespace: str) -> None:
     """The API server knows that the namespace has a default queue: it learns that a moment after the write."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE):
         while True:
             probe = await server.client.create(JOBS, a_job("probe"), namespace, dry_run=True)
             if "managedBy" in probe["spec"]:
@@ -317,7 +318,7 @@ async def test_certificates_are_renewed_without_a_restart_and_without_a_gap(serv
         replica.webhook.look()
         renewed = await hook.until_secret(renewing=False, unlike=renewing)
         assert renewed["data"]["tls.crt"] == renewing["data"]["next.crt"]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while await replica.certificate() == shown:
                 await asyncio.sleep(0.02)
         assert await hook.probe()
@@ -325,7 +326,7 @@ async def test_certificates_are_renewed_without_a_restart_and_without_a_gap(serv
 
 async def until_trusted(hook: Admission, secret: Object) -> None:
     """The configuration names all authorities of the Secret."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE):
         while True:
             webhooks = (await hook.configuration())["webhooks"]
             if {each["clientConfig"]["caBundle"] for each in webhooks} == {secret["data"]["ca.crt"]}:
@@ -347,7 +348,7 @@ async def test_replicas_share_one_certificate_and_one_of_them_renews_it(server: 
         for replica in (one, two):
             replica.webhook.look()
         await hook.until_secret(renewing=False, unlike=renewing)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while (await one.certificate(), await two.certificate()) != (
                 renewed := await stored_certificate(hook),
             ) * 2:
@@ -364,16 +365,16 @@ async def test_a_secret_that_was_spoilt_or_deleted_is_made_anew(server: Server) 
     async with admission(server) as hook:
         first = await hook.secret()
         spoilt = await server.client.patch(SECRETS, hook.name, {"data": {"tls.key": "eA=="}}, hook.namespace)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while (second := await hook.secret())["data"] in (first["data"], spoilt["data"]):
                 await asyncio.sleep(0.02)
         await until_trusted(hook, second)
         await server.client.delete(SECRETS, hook.name, hook.namespace)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while not (third := await found_secret(hook)):
                 await asyncio.sleep(0.02)
         await until_trusted(hook, third)
-        async with asyncio.timeout(60):  # the API server hears of the new authority a moment later
+        async with asyncio.timeout(DEADLINE):  # the API server hears of the new authority a moment later
             while not await works(hook):
                 await asyncio.sleep(0.02)
 
@@ -393,7 +394,7 @@ async def test_the_registration_is_put_right_and_what_others_added_stays(server:
         changed["webhooks"][0]["failurePolicy"] = "Ignore"
         changed["webhooks"][1]["clientConfig"]["caBundle"] = "eA=="
         await server.client.replace(MUTATING_WEBHOOKS, changed, field_manager="somebody")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while (found := await hook.configuration())["webhooks"] != before["webhooks"]:
                 await asyncio.sleep(0.02)
         assert found["metadata"]["annotations"] == {"theirs": "stays"}

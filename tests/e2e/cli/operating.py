@@ -28,6 +28,7 @@ from multimirror.kube.errors import NotFound
 from multimirror.kube.resources import LEASES, MUTATING_WEBHOOKS
 from tests.e2e.dispatching import SYSTEM, running_fleet
 from tests.e2e.history import witnessed
+from tests.waiting import DEADLINE
 
 Json = dict[str, Any]
 _Test = TypeVar("_Test", bound=Callable[..., None])
@@ -107,7 +108,7 @@ class Operator:
         """As its Deployment would."""
         if self.process is not None:
             self.process.terminate()
-            self.process.wait(60)
+            self.process.wait(DEADLINE)
             self.process = None
 
     def client(self, cluster: str = "management") -> Client:
@@ -157,7 +158,7 @@ async def _allow_placement_to_the_dispatcher_alone(operator: Operator) -> None:
 
 
 async def _up(operator: Operator, process: "subprocess.Popen[bytes]", port: int) -> None:
-    async with asyncio.timeout(60), operator.client() as client:
+    async with asyncio.timeout(DEADLINE), operator.client() as client:
         while True:
             assert process.poll() is None
             with contextlib.suppress(NotFound):

@@ -20,7 +20,7 @@ from multimirror.kube.errors import NotFound
 from multimirror.kube.resources import JOBS, SECRETS
 from tests.e2e.cli.operating import Operator, embedded_only, proxied, real_only, says, through
 from tests.e2e.dispatching import SYSTEM, a_job, cluster_of, finish_pods, finished, running, until
-from tests.waiting import awaited
+from tests.waiting import DEADLINE, awaited
 
 Json = dict[str, Any]
 TEAM = "default"
@@ -389,7 +389,7 @@ def test_the_shell_completes_names(workers: Operator) -> None:
         asked = {"_MULTIMIRROR_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
         environment = {**os.environ, **asked, "KUBECONFIG": workers.management}
         command = [sys.executable, "-c", "from multimirror.cli import main; main()"]
-        told = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+        told = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=DEADLINE)
         assert f"plain,{expected}" in told.stdout.splitlines(), told
 
 

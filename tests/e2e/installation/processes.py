@@ -19,6 +19,7 @@ from clusters.local.ports import free_ports
 from multimirror.cli import main
 from multimirror.kube import Client
 from multimirror.kube.resources import SERVICE_ACCOUNTS
+from tests.waiting import DEADLINE
 
 Json = dict[str, Any]
 SYSTEM = "multimirror-system"
@@ -80,7 +81,7 @@ async def in_force(admin: Client, account: str, namespace: str = SYSTEM) -> None
                 "resourceAttributes": {**right, "verb": "create", "namespace": where},
             },
         }
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while True:
                 answer = await admin.request("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", body=review)
                 if json.loads(answer.body)["status"]["allowed"]:
@@ -102,7 +103,7 @@ class Replica:
             return answer.status, await answer.text()
 
     async def ready(self) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while True:
                 assert self.process.returncode is None, self.log.read_text()
                 with contextlib.suppress(aiohttp.ClientError):
@@ -118,7 +119,7 @@ class Replica:
 
     async def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             return await self.process.wait()
 
 

@@ -36,6 +36,7 @@ from tests.e2e.installation.processes import (
     multimirror,
     token_of,
 )
+from tests.waiting import DEADLINE
 
 pytestmark = [pytest.mark.cluster_kind("local")]
 
@@ -106,7 +107,7 @@ def without_streaming(seen: Audit) -> set[Right]:
 
 async def until_counted(admin: Client, namespace: str, reason: str) -> None:
     """Until the same thing has been told twice, in one Event."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE):
         while True:
             events = (await admin.list(EVENTS, namespace)).items
             if any(event["reason"] == reason and (event.get("count") or 1) > 1 for event in events):
@@ -144,14 +145,14 @@ async def _the_life_of_jobs(admin: Client, workers: BackgroundFleet) -> None:
         )
     job = await until(admin, JOBS, "team", "long", lambda job: bool((job.get("status") or {}).get("ready")))
     await admin.delete(JOBS, "long", "team", propagation="Background")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE):
         while await _on_worker(workers, job):
             await asyncio.sleep(0.05)
 
 
 async def _admitted(admin: Client) -> None:
     """The API server hears of the webhook a moment after it was registered."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE):
         while True:
             job = await admin.create(JOBS, a_job("probe", {QUEUE_LABEL: "training"}), "team", dry_run=True)
             if "managedBy" in job["spec"]:

@@ -22,6 +22,7 @@ from multimirror.options import DispatcherOptions
 from tests.e2e.dispatching import a_dispatcher, a_job, condition, secret, until
 from tests.e2e.history import rules_of, witnessed
 from tests.e2e.installation.processes import SYSTEM, Json, multimirror
+from tests.waiting import DEADLINE
 
 pytestmark = [pytest.mark.cluster_kind("local")]
 WEBHOOKS = KINDS["MutatingWebhookConfiguration"]
@@ -55,7 +56,7 @@ class Place:
 
     async def _until_created(self, *, free: bool) -> None:
         """The API server hears of registrations a moment later."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while True:
                 created = False
                 with contextlib.suppress(ServerError):
@@ -129,7 +130,7 @@ async def test_drained_means_that_jobs_end_by_themselves(place: Place) -> None:
         await place.running("endless")
         await place.submit("next")  # the queue takes one at a time
         uninstalling = asyncio.create_task(place.uninstall("--drain", "--timeout", "120"))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while await find(place.admin, WEBHOOK) is not None:
                 await asyncio.sleep(0.05)
         assert await find(place.admin, DEPLOYMENT) is not None
@@ -175,7 +176,7 @@ async def test_forced_means_that_jobs_fail_and_say_why_and_nothing_of_others_is_
     assert f"kubectl delete jobs --all-namespaces -l {ORIGIN_LABEL}=" in err
     assert not condition(await place.admin.get(JOBS, "foreign", place.name), "Failed")
     assert [job["metadata"]["name"] for job in (await place.there.list(JOBS, place.name)).items] == ["theirs"]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE):
         while (await place.there.list(PODS, place.name)).items:
             await asyncio.sleep(0.05)
     await _only_what_is_kept(place.admin)

@@ -16,6 +16,7 @@ import yaml
 
 from clusters.local.ports import free_ports
 from tests.e2e.job_controller.world import World
+from tests.waiting import DEADLINE
 
 METRICS = {
     "job_controller_job_sync_duration_seconds": "histogram",
@@ -43,7 +44,7 @@ class Process:
             return answer.status, await answer.text()
 
     async def ready(self) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             while True:
                 with contextlib.suppress(aiohttp.ClientError):
                     if (await self.get("/readyz"))[0] == 200:
@@ -52,7 +53,7 @@ class Process:
 
     async def stop(self, how: int = signal.SIGTERM) -> int:
         self.process.send_signal(how)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE):
             return await self.process.wait()
 
 

@@ -10,11 +10,11 @@ from builtin_controller import JobController, Options
 from multimirror.batch import Json, is_finished
 from multimirror.kube import Change, Client, Informer
 from multimirror.kube.resources import EVENTS, JOBS, NAMESPACES, PODS
+from tests.waiting import DEADLINE
 
 FINALIZER = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
 NODE = "node.multimirror.dev/"
-PATIENCE = 60.0
 
 FAST: dict[str, Any] = {"sync_batch_period": 0.05, "pod_backoff_base": 0.1, "api_backoff_base": 0.1}
 
@@ -122,7 +122,7 @@ class World:
     async def until(self, what: Callable[[], bool]) -> None:
         """Wait until it is so."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(DEADLINE):
                 while not what():
                     self._changed.clear()
                     await self._changed.wait()
@@ -140,7 +140,7 @@ class World:
 
     async def events(self, name: str = "j", *, wanted: str) -> list[tuple[str, str, str]]:
         """Type, reason and message of the Job's events, once there is one with the wanted reason."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(DEADLINE):
             while True:
                 found = (await self.client.list(EVENTS, self.namespace)).items
                 mine = [e for e in found if e["involvedObject"].get("name") == name]
