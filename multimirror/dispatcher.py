@@ -27,7 +27,7 @@ from typing import Final, Self
 import structlog
 
 from multimirror.batch import Json
-from multimirror.batch.times import moment
+from multimirror.batch.times import utc_datetime
 from multimirror.kinds import JOB, KINDS, Ref, ref_of
 from multimirror.kube import Client, EventRecorder, WorkQueue
 from multimirror.kube.manager import background
@@ -79,7 +79,7 @@ class Dispatcher:
         """Set while work is being done."""
         self._client = client
         self._events = EventRecorder(
-            writer, COMPONENT, qps=_EVENTS_PER_SECOND, capacity=5000, wall_clock=lambda: moment(clock())
+            writer, COMPONENT, qps=_EVENTS_PER_SECOND, capacity=5000, wall_clock=lambda: utc_datetime(clock())
         )
         self._cache = cache = ManagementCache(client, options)
         self._workers = workers = Workers(

@@ -5,10 +5,12 @@ A test belongs to a kind of cluster by the mark `cluster_kind("local")`, or by a
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from clusters.fleet import unavailable
@@ -120,3 +122,11 @@ def _unavailable(kind: str, config: pytest.Config) -> str | None:
     if kind not in known:
         known[kind] = unavailable(kind)
     return known[kind]
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_they_were() -> Iterator[None]:
+    """Commands that are called here set up logging, as they would for their own process."""
+    yield
+    if structlog.is_configured():
+        structlog.reset_defaults()

@@ -164,7 +164,7 @@ def spec_schema() -> Schema:
             "onWorkerLost": schema.struct(
                 "What happens to a Job when its cluster cannot be reached any more.",
                 {
-                    "after": schema.span("How long without contact, such as 5m.", default=DEFAULT_LOST_AFTER),
+                    "after": schema.duration("How long without contact, such as 5m.", default=DEFAULT_LOST_AFTER),
                     "action": schema.choice(
                         "Redispatch: another cluster gets it (it may still run on the lost one, unless the queue has a "
                         "fence). Wait: for as long as it takes. Fail: the Job fails.",
@@ -173,7 +173,7 @@ def spec_schema() -> Schema:
                 },
                 default={},
             ),
-            "retention": schema.span(
+            "retention": schema.duration(
                 "How long a finished copy, with its pods and logs, stays on its cluster. 0s: not at all.",
                 default=DEFAULT_RETENTION,
             ),
@@ -205,8 +205,8 @@ def _fence_schema() -> Schema:
         "At most one copy ever runs, even during a network partition: a cluster that is cut off ends the copy itself, "
         "by its deadline, which is pushed forward while there is contact.",
         {
-            "timeout": schema.span("How long a copy may run without contact, such as 5m.", short),
-            "grace": schema.span(
+            "timeout": schema.duration("How long a copy may run without contact, such as 5m.", short),
+            "grace": schema.duration(
                 "How much longer than that, and than the pods' own time to stop, we wait before the Job moves: for a "
                 "Job controller that is slow, and clocks that differ.",
                 default=DEFAULT_GRACE,
@@ -231,7 +231,7 @@ def status_schema() -> Schema:
         "The Job that would go next, and why it waits.",
         {
             "job": schema.text("Its namespace and name.", limit=320),
-            "since": schema.moment("Since when it waits."),
+            "since": schema.timestamp("Since when it waits."),
             "reason": schema.text("Why, in one CamelCase word.", limit=128),
             "message": {"type": "string", "description": "Why, in words.", "maxLength": 32768},
         },

@@ -61,7 +61,7 @@ def flag(description: str, *, default: bool) -> Schema:
     return {"type": "boolean", "description": description, "default": default}
 
 
-def span(description: str, *rules: Schema, default: str | None = None) -> Schema:
+def duration(description: str, *rules: Schema, default: str | None = None) -> Schema:
     """A duration such as 1h30m."""
     schema = text(description, pattern=WHOLE_PATTERN, limit=20)
     if default is not None:
@@ -69,7 +69,7 @@ def span(description: str, *rules: Schema, default: str | None = None) -> Schema
     return ruled(schema, *rules) if rules else schema
 
 
-def moment(description: str) -> Schema:
+def timestamp(description: str) -> Schema:
     return {"type": "string", "format": "date-time", "description": description}
 
 
@@ -149,7 +149,7 @@ def conditions(description: str) -> Schema:
                 "Why, in one CamelCase word.", pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$", limit=1024
             ),
             "message": {"type": "string", "description": "Why, in words.", "maxLength": 32768},
-            "lastTransitionTime": moment("When the status last changed."),
+            "lastTransitionTime": timestamp("When the status last changed."),
             "observedGeneration": generation("The generation of the object that this was found out about."),
         },
         required=("type", "status", "reason", "message", "lastTransitionTime"),

@@ -214,7 +214,7 @@ def status_schema() -> Schema:
                 "Connected: it answers. Ready: it can be given Jobs. Each with the reason why not."
             ),
             "version": schema.text("The Kubernetes version of its API server."),
-            "lastContact": schema.moment("When it last answered."),
+            "lastContact": schema.timestamp("When it last answered."),
             "latencyMilliseconds": schema.whole("How long it took to answer, lately."),
             "jobs": schema.whole("How many of our Jobs run there."),
             "capacity": schema.quantities("What it can run in all."),

@@ -66,7 +66,7 @@ def _parse(text: str) -> tuple[datetime, str]:
     return time, (match[7] or "").rstrip("0")
 
 
-def moment(seconds: float) -> datetime:
+def utc_datetime(seconds: float) -> datetime:
     """The instant so many seconds after the epoch."""
     return datetime.fromtimestamp(seconds, UTC)
 

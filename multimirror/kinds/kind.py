@@ -71,6 +71,8 @@ class InStep:
     patch: Json = field(default_factory=dict)
     again_in: float | None = None
     """In how many seconds time alone may change the answer."""
+    renews: bool = False
+    """The patch pushes the fence forward."""
 
 
 class Kind(Protocol):

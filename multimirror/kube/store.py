@@ -36,10 +36,6 @@ class Store:
             for value in function(obj):
                 entries.setdefault(value, {})[key] = None
 
-    def keys_by_index(self, name: str, value: str) -> list[str]:
-        """The keys of the objects filed under this value."""
-        return list(self._indexes[name][1].get(value, ()))
-
     def by_index(self, name: str, value: str) -> list[Object]:
         """The objects filed under this value."""
         return [self.objects[key] for key in self._indexes[name][1].get(value, ())]

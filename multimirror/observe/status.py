@@ -9,7 +9,7 @@ from decimal import Decimal
 from multimirror.api import READY
 from multimirror.batch import Json
 from multimirror.batch.quantities import canonical
-from multimirror.batch.times import format_time, moment, seconds_of
+from multimirror.batch.times import format_time, seconds_of, utc_datetime
 from multimirror.observe.snapshot import MirrorQueueView, QueueHead, WorkerClusterView
 from multimirror.workers import WorkerState, conditions, merged_conditions
 
@@ -25,7 +25,7 @@ def worker_cluster_status(view: WorkerClusterView, before: Json, now: float, *, 
         "conditions": merged_conditions(
             before.get("conditions") or [],
             conditions(state, cordoned=view.cordoned),
-            now=format_time(moment(now)),
+            now=format_time(utc_datetime(now)),
             generation=view.generation,
         ),
         "jobs": view.jobs,
@@ -46,7 +46,7 @@ def _contact(state: WorkerState, before: Json, contact_seconds: float) -> Json:
         state.last_contact <= written + contact_seconds and (state.connected or written != 0)
     ):
         return {}
-    contact: Json = {"lastContact": format_time(moment(state.last_contact))}
+    contact: Json = {"lastContact": format_time(utc_datetime(state.last_contact))}
     if state.latency is not None:
         contact["latencyMilliseconds"] = round(state.latency * 1000)
     return contact
@@ -58,7 +58,7 @@ def mirror_queue_status(view: MirrorQueueView, before: Json, now: float) -> Json
         **{key: value for key, value in before.items() if key != "head"},
         "observedGeneration": view.generation,
         "conditions": merged_conditions(
-            before.get("conditions") or [], [ready], now=format_time(moment(now)), generation=view.generation
+            before.get("conditions") or [], [ready], now=format_time(utc_datetime(now)), generation=view.generation
         ),
         "pending": view.pending,
         "running": view.running,

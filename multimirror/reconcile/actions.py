@@ -83,6 +83,8 @@ class SyncCopy:
     name: str
     uid: str
     patch: Json
+    renews: bool = False
+    """It pushes the fence forward."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Literal
 from multimirror.api import HOLD_ANNOTATION
 from multimirror.api.placement import Copy, attempt_of, cluster_of, fence_of
 from multimirror.batch import Json
-from multimirror.batch.times import format_time, moment, seconds_of
+from multimirror.batch.times import format_time, seconds_of, utc_datetime
 from multimirror.kinds.kind import Rejection, is_held
 from multimirror.reconcile.actions import (
     Action,
@@ -100,7 +100,7 @@ def _show_suspended(obj: Json, state: ObservedState) -> list[Action]:
 
 
 def _assigned(obj: Json, state: ObservedState, cluster: str, copy: Copy | None) -> list[Action]:
-    contact = state.contacts.get(cluster if copy is None else copy.worker, Contact(connected=False))
+    contact = state.contact if copy is None else _contact(copy, state)
     if not contact.connected:
         return _lost(obj, state, cluster, contact)
     if copy is None:
@@ -118,8 +118,12 @@ def _assigned(obj: Json, state: ObservedState, cluster: str, copy: Copy | None) 
 def _in_step(obj: Json, state: ObservedState, copy: Copy, contact: Contact) -> list[Action]:
     clock = state.now + contact.clock_ahead
     step = state.kind.in_step(obj, copy, clock=clock, may_renew=contact.recorded)
-    sync = [SyncCopy(copy.worker, copy.namespace, copy.name, copy.uid, step.patch)] if step.patch else []
-    return [*sync, *([Requeue(step.again_in)] if step.again_in is not None else [])]
+    actions: list[Action] = []
+    if step.patch:
+        actions.append(SyncCopy(copy.worker, copy.namespace, copy.name, copy.uid, step.patch, step.renews))
+    if step.again_in is not None:
+        actions.append(Requeue(step.again_in))
+    return actions
 
 
 def _fence_expired(obj: Json, state: ObservedState, cluster: str) -> list[Action]:
@@ -158,7 +162,7 @@ def _without_copy(obj: Json, state: ObservedState, cluster: str) -> list[Action]
             f"worker {cluster} takes no {kind.resource.kind}s from namespace {obj['metadata']['namespace']} any more"
         )
         return [Unassign("Refused", f"{message}, or into another namespace of its own")]
-    if fence_of(obj) is not None and not state.contacts[cluster].recorded:
+    if fence_of(obj) is not None and not state.contact.recorded:
         return []  # that it is will be observed
     return [CreateCopy(cluster, state.namespace, attempt_of(obj))]
 
@@ -222,8 +226,12 @@ def _deletions(copies: Iterable[Copy], why: Literal["orphan", "finished", "stale
 
 
 def _within_reach(copies: Iterable[Copy], state: ObservedState) -> list[Copy]:
-    return [c for c in copies if (contact := state.contacts.get(c.worker)) is not None and contact.connected]
+    return [copy for copy in copies if _contact(copy, state).connected]
+
+
+def _contact(copy: Copy, state: ObservedState) -> Contact:
+    return state.contacts.get((copy.worker, copy.namespace), Contact(connected=False))
 
 
 def _now(state: ObservedState) -> str:
-    return format_time(moment(state.now))
+    return format_time(utc_datetime(state.now))

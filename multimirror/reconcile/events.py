@@ -62,7 +62,9 @@ class EventHandlers:
         if obj is not None and not kind.outcome(obj).finished:
             notes = self._memory.of(ref)
             if change.new is None and kind.outcome(change.object).finished:
-                notes.last_seen = LastSeen(worker, Copy(worker, change.object).attempt, change.object["status"])
+                attempt = Copy(worker, change.object).attempt
+                if notes.last_seen is None or notes.last_seen.attempt <= attempt:  # not what an earlier one left
+                    notes.last_seen = LastSeen(worker, attempt, change.object["status"])
             elif notes.changed_at is None and change.old is not None:
                 notes.changed_at = asyncio.get_running_loop().time()
         self._lanes.add(ref)

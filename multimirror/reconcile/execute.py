@@ -13,7 +13,7 @@ from typing import Final
 import structlog
 
 from multimirror.api import CLUSTER_ANNOTATION, CLUSTER_NAMESPACE_ANNOTATION, ORIGIN_LABEL
-from multimirror.api.placement import Copy, cluster_of, fence_of, origin_uid
+from multimirror.api.placement import Copy, cluster_of, origin_uid
 from multimirror.batch import Json
 from multimirror.kinds import CopyOptions, Kind, Ref, ref_of
 from multimirror.kube import Client, RequeueAfter, key_of
@@ -219,10 +219,10 @@ class WorkerExecutor:
             if not told:
                 self._not_changed(kind, obj, f"worker {self._name} refuses the change: {error.message}")
             # A fence that is not renewed ends the copy: what was refused may be granted before it is too late.
-            return _LATER if fence_of(obj) is not None else None
+            return _LATER if action.renews else None
         self._session.writes(action.namespace, kind.resource).wrote(answer)
         notes.rejected_patch = None
-        if fence_of(obj) is not None:
+        if action.renews:
             metrics.RENEWED.labels(self._name).inc()
         _log.info("copy changed", ref=str(ref), object=key_of(obj), cluster=self._name, to=action.patch)
         undone = _undone(action.patch, answer)

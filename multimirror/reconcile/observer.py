@@ -53,7 +53,8 @@ class Observer:
             obj,
             copies,
             policy=policy_of(self._management.queue_specs.get(originals.queue_of(obj))),
-            contacts=self._contacts(kind, copies, obj),
+            contact=self._contact(kind, obj),
+            contacts=self._contacts(kind, copies),
             namespace=self.namespace_there(obj),
             refusals=self._memory.refusals(ref, now),
             last_seen_status=last_seen.status
@@ -118,11 +119,12 @@ class Observer:
             del self._holders[ref]
         return copies
 
-    def _contacts(self, kind: Kind, copies: Iterable[Copy], obj: Json | None = None) -> Mapping[str, Contact]:
-        resource = kind.resource
-        found = {copy.worker: self._workers.contact(copy.worker, copy.namespace, resource) for copy in copies}
-        cluster = cluster_of(obj) if obj is not None else None
-        if obj is not None and cluster is not None:
-            namespace = cluster_namespace_of(obj) or self.namespace_there(obj)
-            found[cluster] = self._workers.contact(cluster, namespace, resource)
-        return found
+    def _contact(self, kind: Kind, obj: Json) -> Contact:
+        cluster = cluster_of(obj)
+        if cluster is None:
+            return Contact(connected=False)
+        return self._workers.contact(cluster, cluster_namespace_of(obj) or self.namespace_there(obj), kind.resource)
+
+    def _contacts(self, kind: Kind, copies: Iterable[Copy]) -> Mapping[tuple[str, str], Contact]:
+        places = {(copy.worker, copy.namespace) for copy in copies}
+        return {place: self._workers.contact(*place, kind.resource) for place in places}

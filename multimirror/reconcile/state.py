@@ -40,8 +40,10 @@ class ObservedState:
     original: Json | None
     copies: Sequence[Copy] = ()
     policy: Policy = field(default_factory=Policy)
-    contacts: Mapping[str, Contact] = field(default_factory=dict)
-    """Of the object's own worker (as to the namespace of its copy there), and of those that hold copies."""
+    contact: Contact = field(default_factory=lambda: Contact(connected=False))
+    """With the object's own worker, as to the namespace of its copy there."""
+    contacts: Mapping[tuple[str, str], Contact] = field(default_factory=dict)
+    """With those that hold copies, by worker and namespace: one may be out of reach, and the other not."""
     namespace: str | None = None
     """Where on its worker the copy belongs; None where the worker takes nothing from the object's namespace any more,
     or maps it to another one than when the object was assigned."""

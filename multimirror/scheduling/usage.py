@@ -11,7 +11,7 @@ own, and can try things on a fork of that.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Final, Self
 
 from multimirror.kinds.kind import Ref
 from multimirror.kinds.pod_sets import Amounts
@@ -50,6 +50,8 @@ class Usage:
 
 
 _NOTHING = Usage()
+_TURNS_KEPT: Final = 1000
+"""Namespaces of a queue whose last turn is remembered, of many that come and go: all others had theirs before."""
 
 
 class _QueueUsage:
@@ -84,7 +86,10 @@ class UsageSums:
     def add(self, reservation: Reservation) -> None:
         queue = self._count(reservation, 1)
         self._turn += 1
+        queue.turns.pop(reservation.namespace, None)
         queue.turns[reservation.namespace] = self._turn
+        if len(queue.turns) > _TURNS_KEPT:
+            del queue.turns[next(iter(queue.turns))]
 
     def remove(self, reservation: Reservation) -> None:
         """Its namespace keeps its turn: it was served."""

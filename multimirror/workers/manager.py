@@ -225,7 +225,7 @@ class Workers:
         if change.old is None or change.new is None or change.old.get("spec") != change.new.get("spec"):
             self._mark(name)
         elif recorded_as_connected(change.new) and not recorded_as_connected(change.old):
-            self._handlers.state_changed(name, reconnected=False)  # leases of a fence wait for this
+            self._handlers.state_changed(name, reconnected=False)  # renewals of fences wait for this
 
     def _secret_changed(self, change: Change) -> None:
         if change.old is not None and change.new is not None and change.old.get("data") == change.new.get("data"):

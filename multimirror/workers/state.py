@@ -19,8 +19,8 @@ class Contact:
     why: str = ""
     """Why not, in words."""
     recorded: bool = True
-    """Its WorkerCluster says that it is connected, so that whoever comes after us will know: without that no lease of
-    a fence is given there."""
+    """Its WorkerCluster says that it is connected, so that whoever comes after us will know: without that no fence
+    is renewed there."""
     clock_ahead: float = 0.0
     """How many seconds its clock is ahead of ours."""
 

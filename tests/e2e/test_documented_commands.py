@@ -191,7 +191,7 @@ def test_make_does_what_the_tests_run(target: str, runs: str) -> None:
     said = subprocess.run(
         ["make", "-n", target], cwd=ROOT, env=outside, capture_output=True, text=True, check=True, timeout=DEADLINE
     )
-    assert said.stdout.splitlines()[-1] == runs
+    assert said.stdout.splitlines()[-1].startswith(runs)
 
 
 def test_what_is_not_run_is_covered_elsewhere() -> None:

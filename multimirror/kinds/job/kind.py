@@ -95,7 +95,8 @@ class JobKind:
             wanted["completions"] = spec.get("completions")
         found = {key: theirs.get(key) for key in wanted} | {"suspend": bool(theirs.get("suspend"))}
         changed = {key: value for key, value in wanted.items() if found[key] != value}
-        return InStep({"spec": changed} if changed else {}, again_in)
+        renews = fenced and "activeDeadlineSeconds" in changed
+        return InStep({"spec": changed} if changed else {}, again_in, renews)
 
     def fence_expired(self, original: Json, status: Json) -> bool:
         return fence.fence_expired(original, status)

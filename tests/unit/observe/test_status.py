@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from multimirror.batch import Json
-from multimirror.batch.times import format_time, moment
+from multimirror.batch.times import format_time, utc_datetime
 from multimirror.observe.snapshot import MirrorQueueView, QueueHead, QueueOnWorker, WorkerClusterView
 from multimirror.observe.status import mirror_queue_status, worker_cluster_status
 from multimirror.workers import WorkerState
@@ -17,7 +17,7 @@ CONTACT_SECONDS = 60.0
 
 def at(seconds: float) -> str:
     """So many seconds from now."""
-    return format_time(moment(NOW + seconds))
+    return format_time(utc_datetime(NOW + seconds))
 
 
 def condition(kind: str, status: str, reason: str, message: str, since: float = 0, *, generation: int = 1) -> Json:

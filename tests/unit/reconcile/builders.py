@@ -13,9 +13,10 @@ from multimirror.api import (
     ORIGIN_UID_LABEL,
     QUEUE_LABEL,
 )
-from multimirror.api.placement import Copy
+from multimirror.api.placement import Copy, cluster_of
 from multimirror.kinds import JOB, CopyOptions
 from multimirror.reconcile.state import ObservedState
+from multimirror.workers.state import Contact
 
 Json = dict[str, Any]
 NOW = 1_800_000_000.0
@@ -115,8 +116,20 @@ class Builder:
 
 
 def observed(job: Json | None, copies: Sequence[Copy] = (), **more: Any) -> ObservedState:
-    """What is known around a Job whose copies belong into the namespace that it has itself."""
-    return ObservedState(JOB, job, copies, **{"namespace": "team", "now": NOW, **more})
+    """What is known around a Job whose copies belong into the namespace that it has itself.
+
+    `contacts`: by worker; or by worker and namespace.
+    """
+    contacts: dict[Any, Contact] = more.pop("contacts", {})
+    cluster = cluster_of(job) if job is not None else None
+    return ObservedState(
+        JOB,
+        job,
+        copies,
+        contact=contacts.get(cluster, Contact(connected=False)),
+        contacts={(key, "team") if isinstance(key, str) else key: value for key, value in contacts.items()},
+        **{"namespace": "team", "now": NOW, **more},
+    )
 
 
 def copy_of(job: Json, attempt: int) -> Json:

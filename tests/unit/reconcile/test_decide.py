@@ -278,3 +278,14 @@ def test_an_unassignment_says_why() -> None:
     (action,) = decide(state(a_job().on("w1"), refusals={"w1": "it has no namespace team"}))
     assert isinstance(action, Unassign)
     assert "no namespace team" in action.message
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_of_two_copies_on_one_worker_the_one_that_can_be_reached_goes_before_the_job_is_placed(order: int) -> None:
+    here, there = a_copy("w1", 2).started().copy, a_copy("w1", 1).started().copy
+    there.object["metadata"].update(namespace="elsewhere", uid="another")
+    contacts = {("w1", "team"): UP, ("w1", "elsewhere"): lost(400)}
+    found = decide(observed(a_job().tried(2).started().job, [here, there][::order], contacts=contacts))
+    deleted = [(action.worker, action.namespace) for action in found if isinstance(action, DeleteCopy)]
+    assert deleted == [("w1", "team")]
+    assert not any(isinstance(action, Enqueue) for action in found)

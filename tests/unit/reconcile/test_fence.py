@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, FENCE_ANNOTATION, HOLD_ANNOTATION
 from multimirror.api.placement import Copy, attempt_of, cluster_of
 from multimirror.batch import is_finished
-from multimirror.batch.times import format_time, moment, seconds_of
+from multimirror.batch.times import format_time, seconds_of, utc_datetime
 from multimirror.kinds.job.fence import fence_expired
 from multimirror.reconcile.actions import (
     Action,
@@ -34,7 +34,7 @@ TIMEOUT, GRACE, STOP = 60, 10.0, 5
 
 
 def at(seconds: float) -> str:
-    return format_time(moment(seconds))
+    return format_time(utc_datetime(seconds))
 
 
 def fenced(timeout: int = TIMEOUT, **spec: Any) -> Builder:

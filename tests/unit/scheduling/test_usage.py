@@ -87,3 +87,14 @@ def test_the_sums_are_those_of_what_is_there_whatever_came_and_went(
     assert shown(usage.sums) == shown(fresh)
     for snapshot, then in snapshots:
         assert shown(snapshot) == then
+
+
+def test_of_namespaces_that_come_and_go_only_the_latest_turns_are_remembered() -> None:
+    usage = UsageCache()
+    for number in range(3000):
+        usage.put(ref("a"), Reservation("q", f"ci-{number}", "w1", {}))
+        usage.put(ref("a"), None)
+    turns = usage.sums.turns("q")
+    assert len(turns) <= 1000
+    assert max(turns, key=lambda namespace: turns[namespace]) == "ci-2999"
+    assert "ci-0" not in turns

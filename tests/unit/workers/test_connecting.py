@@ -157,7 +157,7 @@ async def test_what_others_reached_until_now_was_not_lost() -> None:
         await stage.connected("east")
         await stage.set_status("east", connected=True, since="2023-11-14T22:00:00Z")
         await stage.until(lambda: stage.workers.contact("east").recorded)
-        assert stage.seen.states[-1] == ("east", False), "leases of a fence wait for this"
+        assert stage.seen.states[-1] == ("east", False), "renewals of fences wait for this"
         await cluster.cut_off()
         await stage.lost("east")
         assert (stage.workers.contact("east").lost_since or 0.0) < NOW + 20
