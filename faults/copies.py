@@ -66,7 +66,10 @@ def finished_jobs_start_nothing(record: Record, rules: Rules) -> Iterator[Violat
     """I2: once a Job has ended, no copy of it is made and no pod of it starts, on any worker that can be reached."""
     ended: dict[str, float] = {}
     copies: dict[str, _Live] = {}
+    gone: set[str] = set()
     for seen in record.seen:
+        if seen.kind == "Job" and seen.type == "DELETED":
+            gone.add(seen.uid)
         if seen.kind == "Job" and seen.cluster == MANAGEMENT and rules.labels.is_original(seen.object):
             if is_finished(seen.status):
                 ended.setdefault(seen.uid, seen.time)
@@ -76,16 +79,24 @@ def finished_jobs_start_nothing(record: Record, rules: Rules) -> Iterator[Violat
                 if original in ended and seen.type == "ADDED" and not _was_on_its_way(record, seen, ended[original]):
                     yield Violation("I2", f"{seen.name} is finished, and a copy of it is made on {seen.cluster}")
         elif seen.kind == "Pod" and seen.type == "ADDED":
-            for copy in _owners(seen.object, copies):
+            for uid, copy in _owners(seen.object, copies):
+                if uid in gone and _controller_is_behind(record, rules, seen):
+                    continue
                 if copy.uid in ended and seen.time > _can_be_stopped(record, rules, copy, ended[copy.uid]):
                     text = f"{copy.name} is finished, and pod {seen.name} of it starts on {seen.cluster}"
                     yield Violation("I2", text, (f"{ended[copy.uid]:8.3f}  finished", f"{seen.time:8.3f}  pod added"))
 
 
-def _owners(pod: Json, copies: dict[str, _Live]) -> Iterator[_Live]:
+def _owners(pod: Json, copies: dict[str, _Live]) -> Iterator[tuple[str, _Live]]:
     for reference in pod["metadata"].get("ownerReferences") or ():
         if reference["uid"] in copies:
-            yield copies[reference["uid"]]
+            yield reference["uid"], copies[reference["uid"]]
+
+
+def _controller_is_behind(record: Record, rules: Rules, pod: Seen) -> bool:
+    """A worker's own Job controller that was cut off may not know yet that a copy is gone. Nobody can tell it sooner,
+    and its pods go with the copy."""
+    return contact.spell_at(contact.no_contact(record, rules.job_controller, pod.cluster), pod.time) is not None
 
 
 def _was_on_its_way(record: Record, seen: Seen, ended: float) -> bool:

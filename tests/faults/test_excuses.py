@@ -41,6 +41,12 @@ class Story:
             self.record.exchanges.append(sent)
         return self
 
+    def removed(self, at: float, worker: str, attempt: int = 1) -> "Story":
+        """That copy is gone."""
+        found = next(seen for seen in self.record.seen if seen.uid == f"copy-{attempt}")
+        self.record.seen.append(Seen(at, worker, "DELETED", "Job", found.object))
+        return self
+
     def pod(self, at: float, worker: str, attempt: int = 1, phase: str = "Running") -> "Story":
         """A pod of that attempt is seen."""
         metadata = {**_metadata(f"pod-{attempt}"), "ownerReferences": [{"uid": f"copy-{attempt}"}]}
@@ -92,6 +98,16 @@ def _metadata(uid: str, version: str = "1") -> Json:
             Story().copy(1, "w1").fault(5, "partition", "jobs/w1", 10).ended(10).pod(16, "w1"),
             1,
             id="its Job controller was cut off: no reason to start a pod later",
+        ),
+        pytest.param(
+            Story().copy(1, "w1").fault(5, "partition", "jobs/w1", 10).ended(10).removed(11, "w1").pod(16, "w1"),
+            0,
+            id="its Job controller was cut off and does not know that the copy is gone",
+        ),
+        pytest.param(
+            Story().copy(1, "w1").fault(5, "partition", "jobs/w1", 10).ended(10).removed(11, "w1").pod(30, "w1"),
+            1,
+            id="it must know by now",
         ),
     ],
 )
