@@ -48,7 +48,7 @@ from multimirror.scheduling.announcements import Announcements
 from multimirror.scheduling.assignments import Assignments
 from multimirror.scheduling.plan import PlacementDecision
 from multimirror.scheduling.scheduler import Scheduler
-from multimirror.workers import Worker, WorkerOptions, Workers, identity_of
+from multimirror.workers import Worker, WorkerOptions, Workers, copies_of, identity_of
 
 COMPONENT: Final = "multimirror"
 _EVENTS_PER_SECOND: Final = 50.0
@@ -92,6 +92,9 @@ class Dispatcher:
                 concurrency=options.worker_concurrency,
                 heartbeat=options.heartbeat,
                 guard=guard,
+                also_followed=tuple(
+                    copies_of(kind.resource, origin, at_once=False) for kind in KINDS if kind is not JOB
+                ),
             ),
             clock=clock,
         )

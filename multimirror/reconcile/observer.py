@@ -80,12 +80,16 @@ class Observer:
         if obj is None:
             return None
         queue = originals.queue_of(obj)
-        requests = total(originals.kind(ref).pod_sets(obj))
+        kind = originals.kind(ref)
+        requests = total(kind.pod_sets(obj))
         found = candidate(ref, obj, queue=queue, requests=requests, avoid=avoid)
         spec = self._management.queue_specs.get(queue)
         namespace = self._management.namespaces.get(obj["metadata"]["namespace"])
         if spec is not None and not spec.admits((namespace or {}).get("metadata", {}).get("labels")):
             return replace(found, problem=f"queue {queue} may not be used from namespace {found.namespace}")
+        if spec is not None and spec.fence is not None and not kind.can_be_fenced:
+            name = kind.resource.kind
+            return replace(found, problem=f"queue {queue} has a fence, and a {name} that is cut off cannot end itself")
         return found
 
     def worker_snapshots(self) -> Mapping[str, WorkerSnapshot]:

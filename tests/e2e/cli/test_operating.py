@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -336,6 +337,12 @@ def test_a_job_is_explained_from_its_creation_to_its_end(workers: Operator) -> N
     assert structured["timeline"][0]["cluster"] == "management"
 
 
+def until_says(operator: Operator, command: tuple[str, ...], *words: str) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not all(word in (said := operator.says(*command)).out for word in words):
+        assert time.monotonic() < deadline, said
+
+
 def test_logs_and_events_come_straight_from_the_worker(workers: Operator) -> None:
     submitted(workers, "talks", finished, indexes=2)
     logs = workers.says("logs", "job/talks")
@@ -347,9 +354,7 @@ def test_logs_and_events_come_straight_from_the_worker(workers: Operator) -> Non
     followed = workers.says("logs", "talks", "-f")
     assert followed.code == 0
     assert len(followed.out.splitlines()) == len(logs.out.splitlines())
-    events = workers.says("events", "job/talks")
-    assert "Assigned" in events.out
-    assert "SuccessfulCreate" in events.out
+    until_says(workers, ("events", "job/talks"), "Assigned", "SuccessfulCreate")  # events come a little later
     assert workers.says("logs", "job/talks", "--pod", "nope").code == 1
 
 

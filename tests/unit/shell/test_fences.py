@@ -1,10 +1,12 @@
 """Fences of running copies are renewed, also by a worker that refuses now and then."""
 
 from collections.abc import Iterator
+from unittest import mock
 
 import pytest
 
 from multimirror.api import MIRROR_QUEUES
+from multimirror.kinds.job.kind import JobKind
 from multimirror.kube.resources import JOBS
 from tests.unit.shell.fake_api import Refused, Request
 from tests.unit.shell.world import World
@@ -58,6 +60,15 @@ def test_a_renewal_that_was_refused_is_tried_again_soon_and_not_only_when_the_ne
     worker.refuse = lambda _: None
     world.settle(5)
     assert deadline(world) > before
+
+
+def test_a_kind_that_cannot_be_fenced_is_not_placed_by_a_queue_with_a_fence(world: World) -> None:
+    with mock.patch.object(JobKind, "can_be_fenced", False):
+        name = world.submit("a")
+        world.settle(5)
+    assert world.copies() == []
+    assert world.dispatcher is not None
+    assert "cannot end itself" in str(world.dispatcher.explain("t1", name))
 
 
 def refused(world: World) -> bool:
