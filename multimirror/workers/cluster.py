@@ -82,7 +82,7 @@ class Worker:
         self._asked = set(asked)
         self._occupied: set[Scope] = set()  # where there were copies when the last session ended
         self._failures: dict[Scope, int] = {}  # heartbeats in a row at which it could not be followed
-        self._retries = 0  # left for a session that is to take the place of another
+        self._retries = options.heartbeat.failure_threshold - 1  # for the first session, or one in another's place
         self._poked = asyncio.Event()
         self._settled = asyncio.Event()
         self._log = _log.bind(cluster=name)

@@ -245,3 +245,24 @@ def test_a_standby_keeps_nothing_of_what_came_and_went(world: World) -> None:
     standby = world.run(follow())
     assert standby._lanes._observer._holders == {}
     assert len(standby._lanes._management.queue) == 0
+
+
+def test_one_request_that_fails_while_a_dispatcher_begins_moves_no_job(world: World) -> None:
+    at_once = {"action": "Redispatch", "after": "0s"}
+    world.hub.change(MIRROR_QUEUES, "a", "", lambda queue: queue["spec"].update(onWorkerLost=at_once))
+    name = world.submit("a")
+    world.settle()
+    ((worker, copy),) = world.copies()
+    world.start_copy(worker, copy)
+    world.settle()
+    failures = [Refused(504, "GatewayTimeout", "once")]
+
+    def refuse(request: Request) -> Refused | None:  # reads are repeated: one of the questions about our rights
+        return failures.pop() if failures and request.method == "POST" else None
+
+    world.workers[worker].refuse = refuse
+    world.run(world.restart())
+    world.settle(30)
+    assert failures == []
+    assert job_of(world, name)["metadata"]["annotations"][ATTEMPT_ANNOTATION] == "1"
+    assert [where for where, _ in world.copies()] == [worker]
