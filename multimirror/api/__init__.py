@@ -13,11 +13,13 @@ from multimirror.api.mirror_queues import (
     Quota,
 )
 from multimirror.api.names import (
+    ADMITTED_QUEUE_ANNOTATION,
     ATTEMPT_ANNOTATION,
     ATTEMPT_LABEL,
     CLUSTER_ANNOTATION,
     CLUSTER_NAMESPACE_ANNOTATION,
     CLUSTERS_ANNOTATION,
+    COPY_UID_ANNOTATION,
     DEFAULT_QUEUE_LABEL,
     FENCE_ANNOTATION,
     GROUP,
@@ -28,6 +30,8 @@ from multimirror.api.names import (
     PLACEMENT_ANNOTATIONS,
     PRIORITY_LABEL,
     QUEUE_LABEL,
+    RESERVED_ANNOTATION,
+    SIGNATURE_LABEL,
     VERSION,
     WAITS_FOR_ANNOTATION,
 )
@@ -36,12 +40,14 @@ from multimirror.api.resources import MIRROR_QUEUES, WORKER_CLUSTERS
 from multimirror.api.worker_clusters import CONNECTED, READY, SecretKey, WorkerClusterSpec
 
 __all__ = [
+    "ADMITTED_QUEUE_ANNOTATION",
     "ATTEMPT_ANNOTATION",
     "ATTEMPT_LABEL",
     "CLUSTERS_ANNOTATION",
     "CLUSTER_ANNOTATION",
     "CLUSTER_NAMESPACE_ANNOTATION",
     "CONNECTED",
+    "COPY_UID_ANNOTATION",
     "DEFAULT_QUEUE_LABEL",
     "FENCE_ANNOTATION",
     "GROUP",
@@ -54,6 +60,8 @@ __all__ = [
     "PRIORITY_LABEL",
     "QUEUE_LABEL",
     "READY",
+    "RESERVED_ANNOTATION",
+    "SIGNATURE_LABEL",
     "VERSION",
     "WAITS_FOR_ANNOTATION",
     "WORKER_CLUSTERS",

@@ -32,6 +32,12 @@ CLUSTER_NAMESPACE_ANNOTATION: Final = f"{GROUP}/cluster-namespace"
 """On the original, by us: the namespace of its copy on that worker cluster, as it was mapped then."""
 FENCE_ANNOTATION: Final = f"{GROUP}/fence"
 """On the original, by us: for how many seconds its copy may run without contact, where the queue has a fence."""
+ADMITTED_QUEUE_ANNOTATION: Final = f"{GROUP}/admitted-queue"
+"""On the original, by us: the queue that admitted it to its worker, in whose quota it is counted until it ends."""
+RESERVED_ANNOTATION: Final = f"{GROUP}/reserved"
+"""On the original, by us: what is counted for it (JSON): its pod sets, as they were when it was admitted."""
+COPY_UID_ANNOTATION: Final = f"{GROUP}/copy-uid"
+"""On the original, by us: the uid of the current attempt's copy, as its worker answered when we made it."""
 WAITS_FOR_ANNOTATION: Final = f"{GROUP}/waits-for"
 """On an event about a Job that waits, by us: the reason in a word, for a dispatcher that is started again."""
 PLACEMENT_ANNOTATIONS: Final = (
@@ -39,6 +45,9 @@ PLACEMENT_ANNOTATIONS: Final = (
     CLUSTER_NAMESPACE_ANNOTATION,
     ATTEMPT_ANNOTATION,
     FENCE_ANNOTATION,
+    ADMITTED_QUEUE_ANNOTATION,
+    RESERVED_ANNOTATION,
+    COPY_UID_ANNOTATION,
 )
 """The annotations that say where a Job is. Nobody else may write them (multimirror.admission.placement)."""
 
@@ -48,3 +57,5 @@ ORIGIN_UID_LABEL: Final = f"{OUR_DOMAIN}origin-uid"
 """On a copy, by us: the uid of the object that it is a copy of."""
 ATTEMPT_LABEL: Final = f"{OUR_DOMAIN}attempt"
 """On a copy, by us: which attempt at the original it is."""
+SIGNATURE_LABEL: Final = f"{OUR_DOMAIN}signature"
+"""On a copy, by us: what shows that we made it, there and under that name."""
