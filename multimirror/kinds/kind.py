@@ -52,6 +52,8 @@ class CopyOptions:
     attempt: int
     name: str
     namespace: str
+    signature: str
+    """What shows that we made it (api/ownership.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,10 @@ class Kind(Protocol):
 
     def trim(self, obj: Object) -> Object:
         """Of an original: what the cache keeps. May change `obj`, which nobody has seen yet."""
+
+    def read_copy(self, obj: Object) -> Object | None:
+        """Of a copy, as a worker sent it: what is kept, with nothing in it that the kind could stumble over; None: it
+        cannot be read. Its metadata are sound (workers/reading.py). May change `obj`, which nobody has seen yet."""
 
     def managed_by(self, obj: Json) -> str | None: ...
 

@@ -18,7 +18,7 @@ The first list is streamed (`sendInitialEvents`) where the server can do that; w
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import Final, NamedTuple, Self
@@ -41,6 +41,7 @@ _log = structlog.get_logger(__name__)
 _WATCH_SECONDS: Final = 480.0  # the server is asked to end a watch after about this long, so that load spreads again
 _SILENCE: Final = 100.0  # servers send a bookmark every minute or so: a watch that is quiet for longer is dead
 _LISTING_SILENCE: Final = 15.0  # nor is there a pause in the middle of a streamed list
+_LEFT_OUT: Final = 1000  # names that are remembered of what `trim` did not want: enough to say that there are many
 _SETTLED: Final = 1.0  # a watch that lived that long was a good one, even if nothing happened
 
 
@@ -92,6 +93,8 @@ class Informer:
         """The cache holds everything up to here; None before the first list, and while a new one is needed."""
         self.heard: float | None = None
         """When the server last spoke (event loop's clock)."""
+        self.left_out: set[str] = set()
+        """The keys of objects that are there, and that `trim` does not want; no more than a thousand."""
         self._store = Store()
         self._handlers: list[Handler] = []
         self._synced = asyncio.Event()
@@ -225,7 +228,7 @@ class Informer:
 
     async def _streamed(self) -> bool:
         """A list and a watch in one request, to its end. False when this server does not do that."""
-        incoming: dict[str, Object] = {}
+        incoming: dict[str, Object | None] = {}
         answered = False
         try:
             async with aclosing(self._batches()) as batches:
@@ -280,21 +283,32 @@ class Informer:
 
     def _apply(self, event: WatchEvent) -> None:
         """One event of a watch, onto the cache and on to the handlers."""
-        kind, obj = event
+        kind, obj, kept = event
         version = self.resource_version = obj["metadata"]["resourceVersion"]
         if kind != "BOOKMARK":
             key = key_of(obj)
             old = self._store.objects.get(key)
-            if kind == "DELETED":
+            self._note_left_out(key, there=not kept and kind != "DELETED")
+            if kind == "DELETED" or not kept:
                 if old is not None and not is_older(version, old["metadata"]["resourceVersion"]):
-                    self._remove(key, obj)
+                    self._remove(key, obj if kept else old)
             elif old is None or is_older(old["metadata"]["resourceVersion"], version):
                 self._put(key, old, obj)
 
-    def _replace(self, incoming: dict[str, Object], version: str) -> None:
+    def _note_left_out(self, key: str, *, there: bool) -> None:
+        if not there:
+            self.left_out.discard(key)
+        elif len(self.left_out) < _LEFT_OUT:
+            self.left_out.add(key)
+
+    def _replace(self, listed: Mapping[str, Object | None], version: str) -> None:
         """A whole list (trimmed), onto the cache: what is new, what changed, and what went away unseen."""
         metrics.RELISTS.labels(*self._labels).inc()
         initial = not self.has_synced
+        incoming = {key: obj for key, obj in listed.items() if obj is not None}
+        self.left_out.clear()
+        for key in listed.keys() - incoming.keys():
+            self._note_left_out(key, there=True)
         self.resource_version = version  # before the handlers are told, who may ask how far we are
         objects = self._store.objects
         for key in [key for key in objects if key not in incoming]:
@@ -330,12 +344,12 @@ class Informer:
             self._log.exception("a handler failed", key=change.key)
 
 
-def _collect(incoming: dict[str, Object], event: WatchEvent) -> None:
+def _collect(incoming: dict[str, Object | None], event: WatchEvent) -> None:
     """One event of a list that is being streamed."""
     if event.type == "DELETED":
         incoming.pop(key_of(event.object), None)
     elif event.type != "BOOKMARK":
-        incoming[key_of(event.object)] = event.object
+        incoming[key_of(event.object)] = event.object if event.kept else None
 
 
 def _forgotten(error: ApiError) -> bool:

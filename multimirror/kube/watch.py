@@ -20,8 +20,8 @@ INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 Params = Mapping[str, str | int | bool | None]
 """The query of a request; None is left out."""
-Trim = Callable[[Object], Object]
-"""Makes an object smaller before it is kept, or gives another one in its place."""
+Trim = Callable[[Object], Object | None]
+"""Makes an object smaller before it is kept, or gives another one in its place. None: it is not kept."""
 
 
 class WatchEvent(NamedTuple):
@@ -29,6 +29,8 @@ class WatchEvent(NamedTuple):
 
     type: str
     object: Object
+    kept: bool = True
+    """False: whoever follows does not want it (see Trim); nothing but its name and version are left of it."""
 
     @property
     def ends_initial_events(self) -> bool:
@@ -105,8 +107,15 @@ def _parse(lines: list[bytes], cluster: str, trim: Trim | None) -> tuple[list[Wa
         if not whole:
             text = line[:100].decode("utf-8", "replace")
             return events, BadAnswer(f"a watch sent something that is not an event: {text!r}", cluster=cluster)
-        events.append(WatchEvent(kind, obj if trim is None or kind == "BOOKMARK" else trim(obj)))
+        kept = obj if trim is None or kind == "BOOKMARK" else trim(obj)
+        events.append(WatchEvent(kind, kept) if kept is not None else WatchEvent(kind, _remains(obj), kept=False))
     return events, None
+
+
+def _remains(obj: Object) -> Object:
+    """Enough to go on from it, and to forget what was there under its name."""
+    metadata = obj["metadata"]
+    return {"metadata": {key: metadata[key] for key in ("name", "namespace", "resourceVersion") if key in metadata}}
 
 
 def is_object(value: object) -> bool:

@@ -8,6 +8,7 @@ from multimirror.batch import Json, Phase, find_condition, phase
 from multimirror.kinds.job import endings, fence
 from multimirror.kinds.job.copy import make_copy
 from multimirror.kinds.job.mirror import mirror_status
+from multimirror.kinds.job.reading import read_copy
 from multimirror.kinds.kind import RUNNING, CopyOptions, InStep, Kind, Outcome, Rejection
 from multimirror.kinds.pod_sets import PodSet
 from multimirror.kube.resource import Object, Resource
@@ -32,6 +33,9 @@ class JobKind:
         if writers:
             metadata["managedFields"] = writers
         return obj
+
+    def read_copy(self, obj: Object) -> Object:
+        return read_copy(obj)
 
     def managed_by(self, obj: Json) -> str | None:
         return (obj.get("spec") or {}).get("managedBy")
