@@ -91,7 +91,7 @@ _CLUSTER, _WORK, _ADMISSION, _HEALTH = "Management cluster", "Work", "Admission 
     type=click.IntRange(1024),
     default=MAX_JOB_BYTES,
     metavar="N",
-    help="Larger Jobs are refused, and not placed.",
+    help="Larger Jobs are not placed.",
     group=_WORK,
 )
 @setting(
