@@ -9,6 +9,7 @@ import prometheus_client
 
 from multimirror.admission import PATH, Registration, Service
 from multimirror.api import MANAGED_BY
+from multimirror.api.limits import MAX_JOB_BYTES
 from multimirror.cli.admission import AdmissionOptions
 from multimirror.cli.configuration import Configurable, as_yaml, effective, setting
 from multimirror.cli.connection import SYSTEM_NAMESPACE
@@ -83,6 +84,14 @@ _CLUSTER, _WORK, _ADMISSION, _HEALTH = "Management cluster", "Work", "Admission 
     default=16,
     metavar="N",
     help="Calls in flight to each worker.",
+    group=_WORK,
+)
+@setting(
+    "--max-job-bytes",
+    type=click.IntRange(1024),
+    default=MAX_JOB_BYTES,
+    metavar="N",
+    help="Larger Jobs are not placed.",
     group=_WORK,
 )
 @setting(
@@ -201,6 +210,7 @@ def _options(**given: Any) -> RunOptions:
             kubeconfig_directory=given["kubeconfig_directory"],
             concurrency=given["concurrency"],
             worker_concurrency=given["worker_concurrency"],
+            max_job_bytes=given["max_job_bytes"],
         ),
         admission=_admission(**given),
     )
