@@ -31,3 +31,5 @@ class DispatcherOptions:
     contact_seconds: float = 60.0
     """How often a WorkerCluster's lastContact is written when nothing else changes."""
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
+    plain_http: bool = False
+    """Workers without TLS are taken: clusters of simulations, inside this process. No flag sets it."""

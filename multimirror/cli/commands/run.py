@@ -18,7 +18,7 @@ from multimirror.cli.doctor.findings import Level
 from multimirror.cli.doctor.prerequisites import check_prerequisites, permissions
 from multimirror.cli.errors import CommandError, Exit, command_error
 from multimirror.cli.flags import Address
-from multimirror.cli.output import show
+from multimirror.cli.output import echo, show
 from multimirror.cli.process import RunOptions, serve
 from multimirror.kube import Client, Connection, KubeError, run
 from multimirror.kube.errors import LeadershipLost
@@ -169,7 +169,7 @@ def command(
 def _check(ctx: click.Context, options: RunOptions, output: str) -> int:
     """The configuration on standard output, what was found on standard error."""
     if output == "yaml":
-        click.echo(as_yaml(ctx))
+        echo(as_yaml(ctx))
     else:
         show({key: value for key, value, _ in effective(ctx)}, output)
 
@@ -181,7 +181,7 @@ def _check(ctx: click.Context, options: RunOptions, output: str) -> int:
             findings = await check_prerequisites(client, namespace, needed)
         for finding in findings:
             if finding.level is Level.OK:
-                click.echo(f"ok: {finding.message}", err=True)
+                echo(f"ok: {finding.message}", err=True)
         failed = [CommandError(each.message, each.remedy) for each in findings if each.level is not Level.OK]
         for error in failed:
             error.show()
