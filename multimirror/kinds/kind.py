@@ -113,6 +113,9 @@ class Kind(Protocol):
     def has_started(self, obj: Json) -> bool:
         """Pods may have run in the attempt that its status is about."""
 
+    def may_run(self, obj: Json) -> bool:
+        """Of a copy: pods of it may be there, or be started."""
+
     def pod_sets(self, obj: Json) -> Sequence[PodSet]: ...
 
     def make_copy(self, original: Json, options: CopyOptions) -> Json: ...

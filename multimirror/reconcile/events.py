@@ -56,13 +56,17 @@ class EventHandlers:
             self._observer.copy_seen(worker, ref)
         else:
             self._observer.copy_gone(ref)
+            connection = self._workers.get(worker)
+            if connection is not None:
+                connection.note_impostor(change.key, there=False)
         if change.initial:
             return  # the session is not open yet; see state_changed
         kind, obj = self._originals.kind(ref), self._originals.get(ref)
-        if obj is not None and not kind.outcome(obj).finished:
+        copy = Copy(worker, change.object)
+        if obj is not None and not kind.outcome(obj).finished and not self._observer.is_impostor(ref, obj, copy):
             notes = self._memory.of(ref)
             if change.new is None and kind.outcome(change.object).finished:
-                attempt = Copy(worker, change.object).attempt
+                attempt = copy.attempt
                 if notes.last_seen is None or notes.last_seen.attempt <= attempt:  # not what an earlier one left
                     notes.last_seen = LastSeen(worker, attempt, change.object["status"])
             elif notes.changed_at is None and change.old is not None:

@@ -18,6 +18,13 @@ class _Refusal(NamedTuple):
     until: float
 
 
+class MadeCopy(NamedTuple):
+    """A copy that a worker said it has made for us."""
+
+    attempt: int
+    uid: str
+
+
 class LastSeen(NamedTuple):
     """A copy that was finished when it vanished."""
 
@@ -32,6 +39,12 @@ class Notes:
 
     refusals: dict[str, _Refusal] = field(default_factory=dict)
     last_seen: LastSeen | None = None
+    made: MadeCopy | None = None
+    """The newest one, until the original says it too."""
+    blocked_since: float | None = None
+    """Since when copies of earlier attempts have been there that nobody may overtake."""
+    taken_since: float | None = None
+    """Since when the name of its copy has been taken by something that ought to go."""
     rejected_status: Json | None = None
     """The status that the API server would not take."""
     rejected_until: float = 0.0

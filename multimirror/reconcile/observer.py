@@ -1,9 +1,15 @@
-"""What is known around one object, put together from the caches of all clusters. Reads only."""
+"""What is known around one object, put together from the caches of all clusters. Writes nothing but a note or two.
+
+Here is decided which objects on workers are an object's copies. The caches hold only what we have signed for that very
+place (workers/reading.py). Of the present attempt's, one counts: the one that our create was answered with, as the
+original says, or our memory; only while neither knows (whoever made it ended before it was written down) is a valid
+signature enough. Anything else was put in the place of a copy of ours that is gone, and is nobody's.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from multimirror.api.placement import Copy, attempt_of, cluster_namespace_of, cluster_of, origin_uid
+from multimirror.api.placement import Copy, attempt_of, cluster_namespace_of, cluster_of, copy_uid_of, origin_uid
 from multimirror.batch import Json
 from multimirror.kinds import Kind, Ref
 from multimirror.kinds.pod_sets import total
@@ -46,6 +52,7 @@ class Observer:
         kind, obj, copies = originals.kind(ref), originals.get(ref), self._copies(ref)
         if obj is None:
             return ObservedState(kind, None, copies, contacts=self._contacts(kind, copies), now=now)
+        copies = [copy for copy in copies if not self._is_impostor(ref, obj, copy)]
         notes = self._memory.find(ref)
         last_seen = notes.last_seen if notes is not None else None
         return ObservedState(
@@ -60,8 +67,43 @@ class Observer:
             last_seen_status=last_seen.status
             if last_seen is not None and last_seen.attempt == attempt_of(obj)
             else None,
+            blocked_since=self._blocked_since(ref, obj, copies, now),
             now=now,
         )
+
+    def known_copy_uid(self, ref: Ref, obj: Json) -> str | None:
+        """The uid of the present attempt's copy: as our create was answered, or as it is written on the original."""
+        notes = self._memory.find(ref)
+        if notes is not None and notes.made is not None and notes.made.attempt == attempt_of(obj):
+            return notes.made.uid
+        return copy_uid_of(obj)
+
+    def is_impostor(self, ref: Ref, obj: Json, copy: Copy) -> bool:
+        """It claims to be the present attempt's copy, and another one is."""
+        if cluster_of(obj) is None or copy.attempt != attempt_of(obj):
+            return False
+        known = self.known_copy_uid(ref, obj)
+        return known is not None and known != copy.uid
+
+    def _is_impostor(self, ref: Ref, obj: Json, copy: Copy) -> bool:
+        found = self.is_impostor(ref, obj, copy)
+        worker = self._workers.get(copy.worker)
+        if found and worker is not None:
+            worker.note_impostor(f"{copy.namespace}/{copy.name}", there=True)
+        return found
+
+    def _blocked_since(self, ref: Ref, obj: Json, copies: Iterable[Copy], now: float) -> float | None:
+        """See ObservedState. Noted by our own clock: what a worker says of times is nothing to wait by."""
+        attempt = attempt_of(obj) if cluster_of(obj) is not None else None
+        attempts = {copy.attempt for copy in copies}
+        if attempts - {attempt} and attempt not in attempts:
+            notes = self._memory.of(ref)
+            notes.blocked_since = now if notes.blocked_since is None else notes.blocked_since
+            return notes.blocked_since
+        known = self._memory.find(ref)
+        if known is not None and attempt in attempts:
+            known.blocked_since = None  # not before: an earlier copy that comes and goes gains no time
+        return None
 
     def namespace_there(self, obj: Json) -> str | None:
         """Where on its worker the copy of an assigned object belongs; see ObservedState.namespace."""

@@ -17,9 +17,11 @@ from typing import Final
 import structlog
 
 from multimirror.api import (
+    ADMITTED_QUEUE_ANNOTATION,
     ATTEMPT_ANNOTATION,
     CLUSTER_ANNOTATION,
     CLUSTER_NAMESPACE_ANNOTATION,
+    COPY_UID_ANNOTATION,
     FENCE_ANNOTATION,
     HOLD_ANNOTATION,
 )
@@ -57,6 +59,8 @@ class Assignment:
             CLUSTER_ANNOTATION: self.worker,
             CLUSTER_NAMESPACE_ANNOTATION: self.namespace,
             ATTEMPT_ANNOTATION: str(self.attempt),
+            ADMITTED_QUEUE_ANNOTATION: self.candidate.queue,
+            COPY_UID_ANNOTATION: None,
             FENCE_ANNOTATION: str(self.fence) if self.fence is not None else None,
             HOLD_ANNOTATION: None,
         }

@@ -1,6 +1,7 @@
 """Worker clusters: one live connection to each, what it holds of ours, how it is, and how much it has to give."""
 
 from multimirror.workers.cluster import Worker, WorkerHandlers
+from multimirror.workers.copy_key import CopyKeyError, copy_key, find_copy_key
 from multimirror.workers.followed import Followed, copies_of, trim_namespace
 from multimirror.workers.manager import Workers
 from multimirror.workers.options import Heartbeat, WorkerOptions
@@ -10,6 +11,7 @@ from multimirror.workers.state import Contact, WorkerState, conditions, merged_c
 
 __all__ = [
     "Contact",
+    "CopyKeyError",
     "Followed",
     "Heartbeat",
     "NotFollowed",
@@ -21,6 +23,8 @@ __all__ = [
     "Workers",
     "conditions",
     "copies_of",
+    "copy_key",
+    "find_copy_key",
     "identity_of",
     "merged_conditions",
     "trim_namespace",

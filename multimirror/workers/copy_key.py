@@ -14,7 +14,7 @@ from multimirror.kube import Client, KubeError, Object
 from multimirror.kube.errors import AlreadyExists, NotFound
 from multimirror.kube.resources import SECRETS
 
-COPY_KEY_SECRET: Final = "multimirror-copies"
+COPY_KEY_NAME: Final = "multimirror-copies"
 _FIELD: Final = "key"
 _LABELS: Final = {"app.kubernetes.io/name": "multimirror", "app.kubernetes.io/part-of": "multimirror"}
 
@@ -26,7 +26,7 @@ class CopyKeyError(KubeError):
 async def find_copy_key(client: Client, namespace: str) -> bytes | None:
     """The key; None where nobody has needed one yet. Raises CopyKeyError."""
     try:
-        return _read(await client.get(SECRETS, COPY_KEY_SECRET, namespace), namespace)
+        return _read(await client.get(SECRETS, COPY_KEY_NAME, namespace), namespace)
     except NotFound:
         return None
 
@@ -40,7 +40,7 @@ async def copy_key(client: Client, namespace: str) -> bytes:
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": COPY_KEY_SECRET, "namespace": namespace, "labels": _LABELS},
+        "metadata": {"name": COPY_KEY_NAME, "namespace": namespace, "labels": _LABELS},
         "type": "Opaque",
         "immutable": True,
         "data": {_FIELD: base64.b64encode(key).decode()},
@@ -48,7 +48,7 @@ async def copy_key(client: Client, namespace: str) -> bytes:
     try:
         await client.create(SECRETS, secret, namespace)
     except AlreadyExists:
-        return _read(await client.get(SECRETS, COPY_KEY_SECRET, namespace), namespace)
+        return _read(await client.get(SECRETS, COPY_KEY_NAME, namespace), namespace)
     return key
 
 
@@ -61,7 +61,7 @@ def _read(secret: Object, namespace: str) -> bytes:
         key = b""
     if len(key) < KEY_BYTES:
         raise CopyKeyError(
-            f"Secret {COPY_KEY_SECRET} in namespace {namespace} has no key of at least {KEY_BYTES} bytes under "
+            f"Secret {COPY_KEY_NAME} in namespace {namespace} has no key of at least {KEY_BYTES} bytes under "
             f"{_FIELD!r}: copies are signed with it. Put back what was there; or, when no Job is on a worker, delete "
             "the Secret, and a new one is made"
         )

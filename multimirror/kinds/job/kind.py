@@ -66,6 +66,12 @@ class JobKind:
     def has_started(self, obj: Json) -> bool:
         return bool((obj.get("status") or {}).get("startTime"))
 
+    def may_run(self, obj: Json) -> bool:
+        """A Job that is being deleted, or has ended, starts no pods; those that are there may take their time."""
+        status = obj.get("status") or {}
+        over = "deletionTimestamp" in obj["metadata"] or self.outcome(obj).finished
+        return not over or bool(status.get("active") or status.get("terminating"))
+
     def pod_sets(self, obj: Json) -> Sequence[PodSet]:
         spec = obj["spec"]
         pods = spec.get("parallelism", 1)

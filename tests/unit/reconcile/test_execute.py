@@ -2,6 +2,7 @@
 
 from typing import Any, cast
 
+from multimirror.api.ownership import Signer
 from multimirror.kinds import JOB, Ref
 from multimirror.kube import RequeueAfter
 from multimirror.kube.own_writes import OwnWrites
@@ -9,6 +10,7 @@ from multimirror.reconcile.actions import CreateCopy
 from multimirror.reconcile.execute import WorkerContext, WorkerExecutor
 from multimirror.reconcile.memory import Memory
 from multimirror.workers import Session, Worker, WorkerState
+from multimirror.workers.probe import Facts
 from tests.unit.reconcile.builders import a_job, observed
 
 
@@ -34,6 +36,7 @@ class FakeSession:
     def __init__(self, writes: FakeWrites) -> None:
         self._writes = writes
         self.writer = self.client = self
+        self.facts = Facts("v1.36.4", "cluster", (), sees_namespaces=True, sees_nodes=True)
         self.created: list[str] = []
 
     def writes(self, *_: object) -> OwnWrites:
@@ -41,7 +44,7 @@ class FakeSession:
 
     async def create(self, _: object, copy: dict[str, Any], __: str) -> dict[str, Any]:
         self.created.append(copy["metadata"]["name"])
-        return copy
+        return {**copy, "metadata": {**copy["metadata"], "uid": "made", "resourceVersion": "2"}}
 
 
 class FakeWorker:
@@ -54,7 +57,7 @@ class FakeWorker:
 async def create(session: FakeSession) -> RequeueAfter | None:
     job = a_job("train").on("w1").job
     context = WorkerContext(
-        origin="here",
+        signer=Signer(b"key", "here"),
         memory=Memory(),
         originals=cast("Any", None),
         announcements=cast("Any", None),

@@ -182,7 +182,7 @@ class FakeCluster:
         after = _merged(before, request.body)
         after["metadata"] = {**after["metadata"], "resourceVersion": before["metadata"]["resourceVersion"]}
         if request.subresource == "status":
-            after = {**before, "status": after.get("status")}
+            after = {**before, "metadata": after["metadata"], "status": after.get("status")}
         elif "status" in before:
             after["status"] = before["status"]
         if after == before:
