@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator
 
-import aiohttp
 import pytest
 
 from multimirror.cli.dispatcher_lease import LEASE
@@ -81,9 +80,8 @@ async def test_whoever_reaches_the_health_port_cannot_take_the_lease_from_the_le
                 await tenant.until_complete(name)
                 number += 1
                 # The kubelet asks all the while, and would restart a process that does not answer.
-                async with asyncio.timeout(5), aiohttp.ClientSession() as session:
-                    async with session.get(f"http://127.0.0.1:{dispatcher.port}/healthz") as answer:
-                        assert answer.status == 200
+                async with asyncio.timeout(5):
+                    assert (await dispatcher.get("/healthz"))[0] == 200
         after = (await installation.admin.get(LEASES, LEASE, SYSTEM))["spec"]
         assert dispatcher.alive
         assert after["holderIdentity"] == before["holderIdentity"]
