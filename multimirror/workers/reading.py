@@ -11,6 +11,7 @@ from typing import Any, Final
 import structlog
 
 from multimirror.kube import Object, Resource
+from multimirror.kube.trimming import compact
 from multimirror.kube.watch import Trim
 
 MadeByUs = Callable[[Resource, str, Object], bool]
@@ -30,7 +31,8 @@ def reader_of_copies(
         try:
             if not has_sound_metadata(obj) or namespace not in {None, obj["metadata"]["namespace"]}:
                 return None
-            return trim(obj) if made_by_us(resource, cluster, obj) else None
+            kept = trim(obj) if made_by_us(resource, cluster, obj) else None
+            return compact(kept) if kept is not None else None
         except Exception:  # noqa: BLE001 - whatever nobody thought of costs this copy alone
             _log.exception("a copy cannot be read", resource=resource.name)
             return None

@@ -7,7 +7,6 @@ decided on: whether the copy has ended, whether it is suspended, and what of its
 from typing import Any, Final
 
 from multimirror.kube.resource import Object
-from multimirror.kube.trimming import compact
 
 _NUMBERS: Final = ("parallelism", "completions", "activeDeadlineSeconds")
 _MOST_CONDITIONS: Final = 32
@@ -29,7 +28,7 @@ def read_copy(obj: Object) -> Object:
             status["conditions"] = _conditions(conditions)
         if not isinstance(status.get("startTime", ""), str):
             del status["startTime"]
-    return compact(obj)
+    return obj
 
 
 def _is_count(value: object) -> bool:
