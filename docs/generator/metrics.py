@@ -21,6 +21,7 @@ _TITLES: Final = {
     "multimirror.observe": "The fleet",
     "multimirror.scheduling": "Scheduling",
     "multimirror.reconcile": "Copies and statuses",
+    "multimirror.workers": "Workers",
     "multimirror.admission": "Admission",
     "multimirror.kube": "The controller runtime, in every process",
     "builtin_controller": "builtin-controller, under kube-controller-manager's names",
