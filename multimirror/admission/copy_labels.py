@@ -34,9 +34,10 @@ _HEADER: Final = """\
 def copy_labels_policy(name: str) -> list[Json]:
     """The policy and its binding, under the name that it has on that cluster."""
     keys, changed = list(LABELS), is_changed("labels", "key")
+    relabelled = f"(oldObject == null || {differs('metadata.?labels')}) && {keys}.exists(key, {changed})"
     spec = {
         "matchConstraints": {"resourceRules": [*writes("CREATE", "UPDATE"), *statuses("UPDATE")]},
-        "matchConditions": [{"name": "labelled-as-a-copy", "expression": f"(oldObject == null || {differs('metadata.?labels')}) && {keys}.exists(key, {changed})"}],
+        "matchConditions": [{"name": "labelled-as-a-copy", "expression": relabelled}],
         "variables": [{"name": "changed", "expression": f"{keys}.filter(key, {changed})"}],
         "validations": [
             {

@@ -19,7 +19,16 @@ from typing import Final
 import yaml
 
 from multimirror.admission.copy_labels import copy_labels_policy
-from multimirror.admission.expressions import before, differs, granted, is_changed, now, statuses, validating, validation
+from multimirror.admission.expressions import (
+    before,
+    differs,
+    granted,
+    is_changed,
+    now,
+    statuses,
+    validating,
+    validation,
+)
 from multimirror.admission.registration import writes
 from multimirror.api import CLUSTER_ANNOTATION, GROUP, MANAGED_BY, MIRROR_QUEUES, PLACEMENT_ANNOTATIONS, QUEUE_LABEL
 from multimirror.batch import Json
@@ -43,7 +52,10 @@ def placement_policy(manager: str = MANAGED_BY) -> list[Json]:
     spec = {
         "matchConstraints": {"resourceRules": [*writes("CREATE", "UPDATE"), *statuses("UPDATE")]},
         "matchConditions": [
-            {"name": "managed-by-multimirror", "expression": f"oldObject == null ? ({ours}) || {pretends} : ({ours}) && ({touched})"},
+            {
+                "name": "managed-by-multimirror",
+                "expression": f"oldObject == null ? ({ours}) || {pretends} : ({ours}) && ({touched})",
+            }
         ],
         "variables": [
             {"name": "changed", "expression": f"{keys}.filter(key, {is_changed('annotations', key)})"},

@@ -65,9 +65,9 @@ def policies(manager: str = MANAGED_BY, version: str = "v1") -> list[Json]:
     ]
 
 
-def manifest(version: str = "v1") -> str:
+def manifest(version: str = "v1", manager: str = MANAGED_BY) -> str:
     """The policies as one file."""
-    written = yaml.safe_dump_all(policies(version=version), sort_keys=False, width=1000)
+    written = yaml.safe_dump_all(policies(manager, version), sort_keys=False, width=1000)
     return _HEADER.format(needs=_NEEDS[version]) + written
 
 
