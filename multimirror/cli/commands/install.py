@@ -1,19 +1,21 @@
 """`multimirror install`: the flags, and what is told on the way."""
 
 import asyncio
+import re
 import sys
 from datetime import timedelta
 
 import click
 import yaml
 
+from multimirror.api import MANAGED_BY
 from multimirror.cli.apply import ObjectChange
 from multimirror.cli.connection import SYSTEM_NAMESPACE, Management, on_management
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.cli.flags import Duration
 from multimirror.cli.installation.install import Report, install, prune, ready
 from multimirror.cli.installation.objects import ADMISSIONS, COMPONENTS, InstallOptions, display_name, objects
-from multimirror.cli.output import show
+from multimirror.cli.output import Styled, echo, show
 from multimirror.kube import Client
 
 EXAMPLES = """\b
@@ -24,6 +26,16 @@ Examples:
   multimirror install --component builtin-controller --context worker
 """
 _COLOURS = {"created": "green", "configured": "yellow", "deleted": "red"}
+
+
+_MANAGER = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9._~-]+")
+
+
+def _manager(_: click.Context, __: click.Parameter, value: str) -> str:
+    """It is written into expressions: only what a Job can have."""
+    if not _MANAGER.fullmatch(value) or len(value) > 63:
+        raise click.BadParameter(f"{value!r} is no DOMAIN/NAME of at most 63 characters")
+    return value
 
 
 @click.command(epilog=EXAMPLES)
@@ -47,6 +59,14 @@ _COLOURS = {"created": "green", "configured": "yellow", "deleted": "red"}
     show_default=True,
     metavar="KIND",
     help="webhook, policies (Kubernetes 1.36) or none.",
+)
+@click.option(
+    "--managed-by",
+    default=MANAGED_BY,
+    show_default=True,
+    callback=_manager,
+    metavar="NAME",
+    help="The dispatcher's mark on Jobs.",
 )
 @click.option(
     "--dry-run",
@@ -96,21 +116,21 @@ async def command(
             await _wait(client, options, time_limit.total_seconds())
         kept = await prune(client, options, report, dry_run=dry)
     for warning in report.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        echo(f"warning: {warning}", err=True)
     if output == "text":
         _summary(report, options, dry_run=dry)
     else:
         _print([each.obj for each in report.changes if each.operation != "deleted"], output)
     if kept:
-        click.echo(f"note: until the webhook answers, these stay: {', '.join(kept)}", err=True)
-        click.echo("  Run this once more when the replicas are ready, or with --wait.", err=True)
+        echo(f"note: until the webhook answers, these stay: {', '.join(kept)}", err=True)
+        echo("  Run this once more when the replicas are ready, or with --wait.", err=True)
     return Exit.OK
 
 
 async def _wait(client: Client, options: InstallOptions, seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
-            await ready(client, options, lambda text: click.echo(f"waiting: {text}", err=True))
+            await ready(client, options, lambda text: echo(f"waiting: {text}", err=True))
     except TimeoutError:
         raise CommandError(
             f"not ready after {seconds:g} s",
@@ -119,10 +139,10 @@ async def _wait(client: Client, options: InstallOptions, seconds: float) -> None
 
 
 def _line(change: ObjectChange) -> None:
-    words = click.style(change.operation, fg=_COLOURS.get(change.operation))
     detail = f" ({', '.join(_short(change.fields))})" if change.fields else ""
     unchecked = " (not checked: its namespace is not there yet)" if not change.checked else ""
-    click.echo(f"{display_name(change.obj)} {words}{detail}{unchecked}")
+    words = Styled(change.operation, _COLOURS.get(change.operation))
+    echo(f"{display_name(change.obj)} ", words, f"{detail}{unchecked}")
 
 
 def _short(fields: list[str]) -> list[str]:
@@ -144,6 +164,6 @@ def _summary(report: Report, options: InstallOptions, *, dry_run: bool) -> None:
     counts = ", ".join(
         f"{count} {done}" for done in ("created", "configured", "deleted", "unchanged") if (count := report.count(done))
     )
-    click.echo(f"{'dry run: ' if dry_run else ''}{counts}")
+    echo(f"{'dry run: ' if dry_run else ''}{counts}")
     if not dry_run and report.count("created") and options.component == "dispatcher":
-        click.echo(f"next: `kubectl -n {options.namespace} get pods`, then `multimirror join` for each worker cluster")
+        echo(f"next: `kubectl -n {options.namespace} get pods`, then `multimirror join` for each worker cluster")
