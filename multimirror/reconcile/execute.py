@@ -40,7 +40,7 @@ from multimirror.reconcile.actions import (
     Unassign,
     WorkerAction,
 )
-from multimirror.reconcile.memory import MadeCopy, Memory
+from multimirror.reconcile.memory import Memory
 from multimirror.reconcile.metrics import DispatchTimer
 from multimirror.reconcile.originals import Originals
 from multimirror.reconcile.state import ObservedState
@@ -61,9 +61,9 @@ _TAKEN_AWAY: Final = dict.fromkeys(
         CLUSTER_NAMESPACE_ANNOTATION,
         ADMITTED_QUEUE_ANNOTATION,
         RESERVED_ANNOTATION,
-        COPY_UID_ANNOTATION,
     )
 )
+"""The uid of the copy stays until the next attempt has one: it says which copy may still be deleted."""
 _ASK_AGAIN_SECONDS: Final = 300.0
 """For a status that breaks a rule: mostly it always will, unless it is the rule of a policy that is put right."""
 
@@ -184,7 +184,8 @@ class WorkerExecutor:
             await self._delete(kind, ref, made)
             return self._refused(ref, "it changes the labels or the place of what is created there")
         notes = self._context.memory.of(ref)
-        notes.made, notes.taken_since = MadeCopy(action.attempt, answer["metadata"]["uid"]), None
+        notes.note_copy(action.attempt, answer["metadata"]["uid"])
+        notes.taken_since = None
         writes.wrote(answer)
         metrics.CREATED.labels(self._name).inc()
         self._context.timer.copy_created(ref.uid, action.attempt, self._name, asyncio.get_running_loop().time())
@@ -206,14 +207,14 @@ class WorkerExecutor:
             if self._context.originals.get(owner) is not None:
                 return self._refused(ref, f"the copy of another {kind.resource.kind} is there under the name {name}")
             return self._taken(ref, f"the copy of a {kind.resource.kind} that is gone is still there", _LATER)
-        if there.attempt == action.attempt and self._known_uid(ref, obj) not in {None, there.uid}:
+        if self._known_uid(ref, obj, there.attempt) not in {None, there.uid}:
             return self._refused(ref, f"a {kind.resource.kind} named {name} took the place of ours there")
         if there.terminating:
             return self._taken(ref, "an earlier copy of it is there, being deleted", _LATER)
         if there.attempt != action.attempt:
             await self._delete(kind, ref, DeleteCopy(self._name, there.namespace, name, there.uid, "stale"))
             return self._taken(ref, "an earlier copy of it is there, and cannot be deleted", _SOON)
-        self._context.memory.of(ref).made = MadeCopy(action.attempt, there.uid)
+        self._context.memory.of(ref).note_copy(action.attempt, there.uid)
         self._session.writes(there.namespace, kind.resource).wrote(found)
         return _LATER  # our cache will show it before that
 
@@ -227,9 +228,9 @@ class WorkerExecutor:
         notes.taken_since = None
         return self._refused(ref, why)
 
-    def _known_uid(self, ref: Ref, obj: Json) -> str | None:
-        made = self._context.memory.of(ref).made
-        return made.uid if made is not None and made.attempt == attempt_of(obj) else copy_uid_of(obj)
+    def _known_uid(self, ref: Ref, obj: Json, attempt: int) -> str | None:
+        known = self._context.memory.of(ref).made.get(attempt)
+        return copy_uid_of(obj) if known is None and attempt == attempt_of(obj) else known
 
     def _signed_copy(self, kind: Kind, obj: Json, action: CreateCopy, name: str) -> Json:
         signer, attempt, namespace = self._context.signer, action.attempt, action.namespace

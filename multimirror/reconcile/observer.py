@@ -1,9 +1,10 @@
 """What is known around one object, put together from the caches of all clusters. Writes nothing but a note or two.
 
 Here is decided which objects on workers are an object's copies. The caches hold only what we have signed for that very
-place (workers/reading.py). Of the present attempt's, one counts: the one that our create was answered with, as the
-original says, or our memory; only while neither knows (whoever made it ended before it was written down) is a valid
-signature enough. Anything else was put in the place of a copy of ours that is gone, and is nobody's.
+place (workers/reading.py). Of each attempt's, one counts: the one that our create was answered with, as our memory
+says, or, of the latest attempt, the original; only where neither knows (whoever made it ended before it was written
+down, or it is long ago) is a valid signature enough. Anything else was put in the place of a copy of ours that is gone,
+and is nobody's.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -71,18 +72,12 @@ class Observer:
             now=now,
         )
 
-    def known_copy_uid(self, ref: Ref, obj: Json) -> str | None:
-        """The uid of the present attempt's copy: as our create was answered, or as it is written on the original."""
-        notes = self._memory.find(ref)
-        if notes is not None and notes.made is not None and notes.made.attempt == attempt_of(obj):
-            return notes.made.uid
-        return copy_uid_of(obj)
-
     def is_impostor(self, ref: Ref, obj: Json, copy: Copy) -> bool:
-        """It claims to be the present attempt's copy, and another one is."""
-        if cluster_of(obj) is None or copy.attempt != attempt_of(obj):
-            return False
-        known = self.known_copy_uid(ref, obj)
+        """It claims to be some attempt's copy, and another one is."""
+        notes = self._memory.find(ref)
+        known = notes.made.get(copy.attempt) if notes is not None else None
+        if known is None and copy.attempt == attempt_of(obj):
+            known = copy_uid_of(obj)
         return known is not None and known != copy.uid
 
     def _is_impostor(self, ref: Ref, obj: Json, copy: Copy) -> bool:

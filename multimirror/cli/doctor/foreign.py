@@ -7,7 +7,7 @@ somebody made them: by mistake (a backup that was restored on another cluster), 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from multimirror.api.placement import Copy, attempt_of, cluster_of, copy_uid_of, origin_uid
+from multimirror.api.placement import Copy, attempt_of, copy_uid_of, origin_uid
 from multimirror.batch import Json
 from multimirror.cli.doctor.findings import ASK, Finding, ok, warning
 from multimirror.kube import key_of
@@ -21,10 +21,8 @@ def split_replaced(copies: Iterable[Json], originals: Mapping[str, Json]) -> tup
     replaced: list[Json] = []
     for copy in copies:
         original = originals.get(origin_uid(copy))
-        current = (
-            original is not None and cluster_of(original) is not None and Copy("", copy).attempt == attempt_of(original)
-        )
-        uid = copy_uid_of(original) if original is not None and current else None
+        latest = original is not None and Copy("", copy).attempt == attempt_of(original)
+        uid = copy_uid_of(original) if original is not None and latest else None
         (ours if uid in {None, copy["metadata"]["uid"]} else replaced).append(copy)
     return ours, replaced
 

@@ -200,7 +200,6 @@ class World(RuleBasedStateMachine):
                 annotations[COPY_UID_ANNOTATION] = action.copy_uid
         elif isinstance(action, Unassign):
             annotations.pop(CLUSTER_ANNOTATION)
-            annotations.pop(COPY_UID_ANNOTATION, None)
             self.job["spec"]["suspend"] = True
         elif isinstance(action, Enqueue):
             avoided = {name for name, _ in action.avoid}
@@ -208,6 +207,7 @@ class World(RuleBasedStateMachine):
             if worker is not None:
                 annotations |= {CLUSTER_ANNOTATION: worker, ATTEMPT_ANNOTATION: str(attempt_of(self.job) + 1)}
                 annotations[ADMITTED_QUEUE_ANNOTATION] = "q"
+                annotations.pop(COPY_UID_ANNOTATION, None)
                 self.job["spec"]["suspend"] = False
 
     def state(self) -> ObservedState:
