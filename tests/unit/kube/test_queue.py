@@ -295,7 +295,7 @@ async def test_keys_are_anything_hashable_and_never_compared(capsys: pytest.Capt
 
 
 def tenant(key: str) -> str:
-    return key.split("/")[0]
+    return key.split("/", maxsplit=1)[0]
 
 
 @virtual_time
