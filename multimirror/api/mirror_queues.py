@@ -152,7 +152,7 @@ def spec_schema() -> Schema:
             ),
             "queueingStrategy": schema.choice(
                 "Jobs go by priority, then by age. BestEffortFIFO: one that does not fit is passed by others. "
-                "StrictFIFO: all wait behind it.",
+                "StrictFIFO: all wait behind it, unless it is its own wishes that it waits for.",
                 QueueingStrategy.BEST_EFFORT_FIFO,
             ),
             "maxPriority": schema.whole(
