@@ -71,7 +71,7 @@ fmt: $(STAMP)
 
 manifests: $(STAMP)
 	$(BIN)/python -m multimirror.api deploy/crds
-	$(BIN)/python -m multimirror.admission deploy/admission
+	$(BIN)/python -m multimirror.admission deploy
 	$(BIN)/python -m clusters.local helm
 	$(BIN)/python -m clusters.chart
 
