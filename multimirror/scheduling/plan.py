@@ -16,7 +16,7 @@ from typing import Final
 
 from multimirror.api import QUEUE_LABEL, MirrorQueueSpec, QueueingStrategy
 from multimirror.kinds.pod_sets import amounts_of
-from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
+from multimirror.scheduling.candidates import Candidate, Growth, WorkerSnapshot
 from multimirror.scheduling.filters import (
     AboveQuota,
     FilterResult,
@@ -28,6 +28,7 @@ from multimirror.scheduling.filters import (
     result,
     with_room,
 )
+from multimirror.scheduling.growth import objection
 from multimirror.scheduling.order import Waiter, WaitingSnapshot, in_order
 from multimirror.scheduling.scores import best_first
 from multimirror.scheduling.usage import Reservation, UsageSums
@@ -190,6 +191,8 @@ class _Pass:
         candidate = waiter.candidate
         if candidate.problem:
             return PlacementDecision(None, reason="Invalid", why=candidate.problem)
+        if candidate.growth is not None:
+            return self._grow(candidate, candidate.growth, name, queue)
         exceeded = queue.limits.exceeded(candidate.requests, self._usage.queue(name))
         if isinstance(exceeded, AboveQuota):
             return PlacementDecision(None, reason="NeverFits", why=exceeded)
@@ -210,8 +213,18 @@ class _Pass:
         why = "no worker cluster can take it now"
         return PlacementDecision(None, reason="NoWorkerFits", why=why, compared=compared)
 
+    def _grow(self, candidate: Candidate, growth: Growth, name: str, queue: _Queue) -> PlacementDecision:
+        worker = self._workers.get(growth.worker)
+        found = objection(candidate, growth, queue.limits, self._usage.queue(name), worker)
+        if found is not None:
+            return PlacementDecision(None, reason=found.reason, why=found.why)
+        return PlacementDecision(growth.worker)
+
     def _reserve(self, candidate: Candidate, worker: str) -> None:
-        self._usage.add(_reservation(candidate, worker))
+        if candidate.growth is not None:
+            self._usage.grow(_reservation(candidate, worker))
+        else:
+            self._usage.add(_reservation(candidate, worker))
         before = self._workers[worker]
         info = WorkerInfo.of(before.snapshot, before.capacity, self._usage.worker(worker))
         self._workers = {**self._workers, worker: info}
