@@ -16,6 +16,7 @@ from multimirror.api import (
     ADMITTED_QUEUE_ANNOTATION,
     CLUSTER_ANNOTATION,
     CLUSTER_NAMESPACE_ANNOTATION,
+    COPY_UID_ANNOTATION,
     ORIGIN_LABEL,
     RESERVED_ANNOTATION,
 )
@@ -47,6 +48,15 @@ from multimirror.workers import Session, Worker
 _log = structlog.get_logger(__name__)
 _SOON: Final = RequeueAfter(0.05)
 _LATER: Final = RequeueAfter(2.0)
+_TAKEN_AWAY: Final = dict.fromkeys(
+    (
+        CLUSTER_ANNOTATION,
+        CLUSTER_NAMESPACE_ANNOTATION,
+        ADMITTED_QUEUE_ANNOTATION,
+        RESERVED_ANNOTATION,
+        COPY_UID_ANNOTATION,
+    )
+)
 _ASK_AGAIN_SECONDS: Final = 300.0
 """For a status that breaks a rule: mostly it always will, unless it is the rule of a policy that is put right."""
 
@@ -94,8 +104,7 @@ class ManagementExecutor:
     async def unassign(self, kind: Kind, obj: Json, action: Unassign) -> RequeueAfter | None:
         """Suspend it and take its worker away."""
         metadata, worker = obj["metadata"], cluster_of(obj) or ""
-        away = {CLUSTER_ANNOTATION: None, CLUSTER_NAMESPACE_ANNOTATION: None, RESERVED_ANNOTATION: None}
-        body = {"metadata": {**_exactly(obj), "annotations": away}, **kind.suspension(suspend=True)}
+        body = {"metadata": {**_exactly(obj), "annotations": _TAKEN_AWAY}, **kind.suspension(suspend=True)}
         answer = await self._client.patch(kind.resource, metadata["name"], body, metadata["namespace"])
         ref = ref_of(kind, obj)
         self._originals.writes(ref).wrote(answer)

@@ -21,6 +21,7 @@ from typing import Final
 import structlog
 
 from multimirror.api import (
+    ADMITTED_QUEUE_ANNOTATION,
     ATTEMPT_ANNOTATION,
     CLUSTER_ANNOTATION,
     CLUSTER_NAMESPACE_ANNOTATION,
@@ -64,6 +65,7 @@ class Assignment:
             CLUSTER_NAMESPACE_ANNOTATION: self.namespace,
             ATTEMPT_ANNOTATION: str(self.attempt),
             FENCE_ANNOTATION: str(self.fence) if self.fence is not None else None,
+            ADMITTED_QUEUE_ANNOTATION: self.candidate.queue,
             RESERVED_ANNOTATION: str(reserved),
             HOLD_ANNOTATION: None,
         }

@@ -1,7 +1,8 @@
 """May an object that runs have more pods? Its queue's quota and its worker are asked for the difference. Pure.
 
 It stands in line with those that want a worker (order.py), by its priority, its namespace's turn and its age, and takes
-nothing but the difference: the number of Jobs is the same. It does not move: where its own worker has no room it waits.
+nothing but the difference: the number of Jobs is the same. It does not move: where its own worker has no room it waits,
+and holds nobody up, for it runs.
 """
 
 from collections.abc import Mapping
@@ -49,7 +50,7 @@ def objection(
     for resource, limit in limits.resources.items():
         asked = growth.total.get(resource, 0)
         if asked > limit and candidate.requests.get(resource):
-            return Objection("NeverFits", GrowthWaits(growth, AboveQuota(limits.queue, resource, asked, limit)))
+            return Objection("GrowthNeverFits", GrowthWaits(growth, AboveQuota(limits.queue, resource, asked, limit)))
     for resource, limit in limits.resources.items():
         asked, left = candidate.requests.get(resource, 0), limit - used.of(resource)
         if asked and asked > left:
@@ -62,7 +63,7 @@ def objection(
     short = short_of(_asked(growth.total, candidate.requests), info.capacity)
     if short is not None:
         words = f"the worker has {text(info.capacity[short])} {short} in all, it asks for"
-        return Objection("NeverFits", GrowthWaits(growth, f"{words} {text(growth.total[short])}"))
+        return Objection("GrowthNeverFits", GrowthWaits(growth, f"{words} {text(growth.total[short])}"))
     short = short_of(_asked(candidate.requests, candidate.requests), info.left)
     if short is not None:
         words = f"the worker has {text(info.left[short])} {short} left, it asks for"

@@ -36,8 +36,8 @@ from multimirror.scheduling.usage import Reservation, UsageSums
 _TOLD: Final = 8
 """Workers in one sentence."""
 _WORKERS_PER_CHECKPOINT: Final = 32
-_HOPELESS: Final = frozenset({"NeverFits", "Invalid"})
-"""Who waits for these reasons holds nobody up: it would be for ever."""
+_HOPELESS: Final = frozenset({"NeverFits", "Invalid", "GrowthWaits", "GrowthNeverFits"})
+"""Who waits for these reasons holds nobody up: it would be for ever, or it runs meanwhile."""
 _NO_QUEUE: Final = f"it names no queue; give it the label {QUEUE_LABEL}"
 
 
