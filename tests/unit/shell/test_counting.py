@@ -249,6 +249,11 @@ class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = CountedWorld()
+        for _ in range(2):
+            self.world.large()
+        self.world.settle()
+        self.world.catch_up()
+        self.world.settle()
 
     def teardown(self) -> None:
         self.world.close()
@@ -301,6 +306,12 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def workers_catch_up(self) -> None:
         self.world.catch_up()
+        self.world.settle(0.05)
+
+    @rule(index=st.integers(0, 4), pods=st.sampled_from([1, 2, 3, 1000]))
+    def resize_and_wait(self, index: int, pods: int) -> None:
+        self.resize(index, pods)
+        self.world.settle(3)
 
     @rule(seconds=st.sampled_from([0.001, 0.05, 3.0]))
     def time_passes(self, seconds: float) -> None:
@@ -334,5 +345,5 @@ class Machine(RuleBasedStateMachine):
 
 TestMachine = Machine.TestCase
 TestMachine.settings = settings(
-    max_examples=25, stateful_step_count=25, deadline=None, phases=(Phase.explicit, Phase.generate, Phase.shrink)
+    max_examples=20, stateful_step_count=30, deadline=None, phases=(Phase.explicit, Phase.generate, Phase.shrink)
 )
