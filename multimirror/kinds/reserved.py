@@ -20,7 +20,7 @@ from multimirror.batch.caching import TextCache
 from multimirror.batch.quantities import QuantityError, quantity
 from multimirror.kinds.pod_sets import Amounts, PodSet, nanos, pod_requests
 
-RESOURCES_LIMIT: Final = 32
+RESOURCES_LIMIT: Final = 63
 """Resources that one template may name. One that names more is not placed: nothing that counts is left out."""
 RESERVED_LIMIT: Final = 32 * 1024
 """Characters of the annotation: more than so many resources with the longest names need."""

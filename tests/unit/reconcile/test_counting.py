@@ -28,7 +28,7 @@ def patches(actions: list[Action]) -> list[Json]:
 def counts(actions: list[Action], kind: type[Grow | Reserve]) -> list[dict[str, int]]:
     found = [
         action.to if isinstance(action, Grow) else action.reserved for action in actions if isinstance(action, kind)
-    ]  # type: ignore[union-attr]
+    ]
     return [each.counts for each in found]
 
 
