@@ -92,6 +92,7 @@ class Dispatcher:
                 concurrency=options.worker_concurrency,
                 heartbeat=options.heartbeat,
                 guard=guard,
+                plain_http=options.plain_http,
                 also_followed=tuple(
                     copies_of(kind.resource, origin, at_once=False) for kind in KINDS if kind is not JOB
                 ),

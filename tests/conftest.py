@@ -25,7 +25,7 @@ settings.load_profile("repeatable")
 KINDS = ("embedded", "local", "kind")
 _PROPERTY = "cluster kind"
 _HERE = Path(__file__).parent
-_ON_CLUSTERS = ("contract", "e2e", "faults")
+_ON_CLUSTERS = ("contract", "e2e", "faults", "security")
 _SECONDS = 600.0  # for tests on clusters: only what hangs takes so long, however busy the machine is
 
 

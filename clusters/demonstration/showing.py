@@ -16,6 +16,7 @@ from rich.text import Text
 
 from clusters.demonstration.scene import Happening, Scene, Tone
 from clusters.demonstration.view import ASCII, UNICODE, Symbols, frame, status_line
+from multimirror.kube.terminal import printable
 
 _FRAME_SECONDS: Final = 0.1
 _CLOCK_SECONDS: Final = 1.0
@@ -36,6 +37,8 @@ def drawing(scene: Scene, console: Console) -> Text:
     """One frame, as large as the terminal is now."""
     width, height = console.size
     lines = frame(scene.picture(), width, height, marks_for(console))
+    for line in lines:
+        line.plain = printable(line.plain)
     return Text("\n", no_wrap=True, overflow="crop", end="").join(lines)
 
 
@@ -88,12 +91,12 @@ async def _lines(scene: Scene, console: Console) -> None:
             if happening is not None:
                 if happening.tone in _WORTH_A_LINE:
                     text = f"{happening.second:5.1f} s  -- {happening.who} {' '.join(happening.what.split())}"
-                    console.print(text, soft_wrap=True, markup=False)
+                    console.print(printable(text), soft_wrap=True, markup=False)
                 continue
             picture = scene.picture()
             line = status_line(picture)
             if picture.second >= last + _CLOCK_SECONDS and line[7:] != shown:
-                console.print(line, soft_wrap=True, markup=False)
+                console.print(printable(line), soft_wrap=True, markup=False)
                 shown, last = line[7:], picture.second
     finally:
         scene.listeners.remove(news.put_nowait)

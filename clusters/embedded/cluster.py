@@ -54,6 +54,7 @@ class _Identity:
             made = self.certificates
             kept["certificates"] = [pem.decode() for pem in (made.authority, made.certificate, made.key)]
         draft = file.with_suffix(".new")
+        draft.unlink(missing_ok=True)
         draft.touch(mode=0o600)
         draft.write_bytes(orjson.dumps(kept))
         draft.replace(file)
@@ -118,7 +119,7 @@ class EmbeddedCluster:
         """Bring it up; on return it answers."""
         directory = self._options.data_dir
         if directory:
-            directory.mkdir(parents=True, exist_ok=True)
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = directory / "identity.json" if directory else None
         identity = _Identity.load(file, tls=self._tls) if file else _Identity.fresh(tls=self._tls)
         server = ApiServer(identity.token, identity.key, self._options)

@@ -7,6 +7,7 @@ Watch history is not kept: clients that resume after a restart are told 410 and 
 server.
 """
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,16 @@ INSERT OR IGNORE INTO clock VALUES (1, 1);
 """
 
 
+def private(file: Path) -> None:
+    """There, and for its owner alone before anything is in it: Secrets will be. SQLite gives the files that it puts
+    beside this one the same mode."""
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        os.fchmod(descriptor, 0o600)  # one of an earlier version was open to all
+    finally:
+        os.close(descriptor)
+
+
 class DirectoryInUseError(FleetError):
     """Another server holds the data directory."""
 
@@ -32,8 +43,10 @@ class SqliteJournal:
     """The journal in a data directory; one server at a time."""
 
     def __init__(self, directory: Path, *, sync: bool = False) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        self._connection = sqlite3.connect(directory / "objects.sqlite", isolation_level=None, timeout=0)
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file = directory / "objects.sqlite"
+        private(file)
+        self._connection = sqlite3.connect(file, isolation_level=None, timeout=0)
         execute = self._connection.execute
         try:
             execute("PRAGMA locking_mode = EXCLUSIVE")

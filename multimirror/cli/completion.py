@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem
 from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS
 from multimirror.kube import Client, Connection, KubeError, Resource
 from multimirror.kube.resources import JOBS
+from multimirror.kube.terminal import printable
 
 _PATIENCE: Final = 2.0
 
@@ -48,4 +49,4 @@ async def _ask(params: dict[str, Any], resource: Resource) -> list[str]:
     namespace = params.get("namespace") or connection.namespace
     async with Client(connection, timeout=_PATIENCE, user_agent="multimirror-cli") as client:
         found = await client.list(resource, namespace if resource.namespaced else None)
-    return [each["metadata"]["name"] for each in found.items]
+    return [printable(each["metadata"]["name"]) for each in found.items]

@@ -14,6 +14,7 @@ import structlog
 
 from multimirror.cli.errors import CommandError, Exit, command_error
 from multimirror.kube import Client, Connection, KubeError
+from multimirror.kube.logs import harmless
 
 SYSTEM_NAMESPACE: Final = "multimirror-system"
 _PATIENCE: Final = 15.0
@@ -78,6 +79,16 @@ def _log_to_stderr() -> None:
     """Standard output is for what was asked for: what the runtime logs does not belong there."""
     if not structlog.is_configured():
         structlog.configure(
+            processors=[
+                structlog.contextvars.merge_contextvars,
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False),
+                structlog.processors.format_exc_info,
+                harmless,
+                structlog.dev.ConsoleRenderer(
+                    colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+                ),
+            ],
             wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
             logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
         )

@@ -5,6 +5,7 @@ from typing import IO, Any
 
 import click
 
+from multimirror.cli.output import echo
 from multimirror.kube import ApiError, KubeError
 from multimirror.kube.errors import ConfigError, Forbidden, NotFound, TimedOut, Unauthorized, Unreachable
 
@@ -31,9 +32,9 @@ class CommandError(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """On standard error: the sentence, then the remedy."""
-        click.echo(f"error: {' '.join(self.message.split())}", file=file, err=file is None)
+        echo(f"error: {' '.join(self.message.split())}", file=file, err=file is None)
         if self.remedy:
-            click.echo(f"  {self.remedy}", file=file, err=file is None)
+            echo(f"  {self.remedy}", file=file, err=file is None)
 
 
 def command_error(error: KubeError) -> CommandError:

@@ -8,10 +8,10 @@ description), then a colon and a number that says what the shell may add.
 import sys
 from typing import Final
 
-import click
 from click.shell_completion import ShellComplete
 
 from multimirror.cli.main import cli, main
+from multimirror.cli.output import echo
 
 _NAME: Final = "kubectl multimirror"
 _FILES_TOO: Final = ":0"
@@ -29,7 +29,7 @@ def complete() -> int:
     found = ShellComplete(cli, {}, _NAME, "").get_completions(words[:-1], words[-1])
     for item in found:
         if item.type == "plain":
-            click.echo(f"{item.value}\t{item.help}" if item.help else item.value)
+            echo(f"{item.value}\t{item.help}" if item.help else item.value)
     files = any(item.type in ("file", "dir") for item in found)
-    click.echo(_FILES_TOO if files else _NOTHING_ELSE)
+    echo(_FILES_TOO if files else _NOTHING_ELSE)
     return 0

@@ -6,9 +6,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
 
-import click
-
 from multimirror.batch import Json
+from multimirror.cli.output import echo
 from multimirror.kube import Client, Resource
 from multimirror.kube.errors import Gone, TimedOut, Unreachable
 
@@ -16,7 +15,7 @@ _PAUSE: Final = 0.5
 
 
 def say(text: str) -> None:
-    click.echo(text)
+    echo(text)
 
 
 class Progress:

@@ -42,9 +42,11 @@ class Connection:
         return cls._from_access(parse_lenient(source, context), name)
 
     @classmethod
-    def strict(cls, source: Mapping[str, Any] | bytes | str, *, name: str | None = None) -> Self:
+    def strict(
+        cls, source: Mapping[str, Any] | bytes | str, *, name: str | None = None, plain_http: bool = False
+    ) -> Self:
         """From a kubeconfig that came out of an API object; refuses whatever is not self-contained."""
-        return cls._from_access(parse_strict(source), name)
+        return cls._from_access(parse_strict(source, plain_http=plain_http), name)
 
     @classmethod
     def in_cluster(cls, *, name: str = "in-cluster", account: Path = SERVICE_ACCOUNT) -> Self:

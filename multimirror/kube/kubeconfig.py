@@ -9,7 +9,6 @@ silently not do.
 
 import base64
 import binascii
-import ipaddress
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -51,6 +50,8 @@ _ALLOWED: Final = {
         "extensions",
     },
 }
+_HEADERS: Final = {"token", "as", "as-uid"}
+"""What is sent as a header."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +75,11 @@ class Access:
     impersonate: Mapping[str, Any] | None = None
 
 
-def parse_strict(source: Mapping[str, Any] | bytes | str) -> Access:
-    """The kubeconfig from an API object: self-contained, or refused with a ConfigError that names the field."""
+def parse_strict(source: Mapping[str, Any] | bytes | str, *, plain_http: bool = False) -> Access:
+    """The kubeconfig from an API object: self-contained, or refused with a ConfigError that names the field.
+
+    `plain_http` is for clusters inside this process (simulations and tests); nothing that is shipped asks for it.
+    """
     config = _mapping(source)
     for kind in ("cluster", "user"):
         for entry, path in _entries(config, f"{kind}s", kind):
@@ -87,8 +91,8 @@ def parse_strict(source: Mapping[str, Any] | bytes | str) -> Access:
                 if field not in _ALLOWED[kind]:
                     raise ConfigError("this field is not supported here; remove it", field=f"{path}.{field}")
     access = _resolve(config, None, base=None)
-    parts = urlsplit(access.server)
-    if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
+    # This host too: what listens there is a neighbour's sidecar, or whatever a port was forwarded to.
+    if urlsplit(access.server).scheme != "https" and not plain_http:
         raise ConfigError("must be an https:// address", field="clusters[].cluster.server")
     return access
 
@@ -209,7 +213,7 @@ def _resolve(config: Mapping[str, Any], context: str | None, *, base: Path | Non
         exec=own.mapping("exec"),
         auth_provider=own.mapping("auth-provider"),
         basic=_basic(own),
-        impersonate={f: user[f] for f in ("as", "as-uid", "as-groups", "as-user-extra") if user.get(f)} or None,
+        impersonate=_impersonation(own),
     )
     if (access.client_certificate is None) != (access.client_key is None):
         raise ConfigError("a client certificate needs its key, and a key its certificate", field=user_path)
@@ -230,8 +234,8 @@ class _Inline:
             return None
         if not isinstance(value, str):
             raise ConfigError(f"must be a string, not {type(value).__name__}", field=f"{self.where}.{field}")
-        if field == "token" and not value.isprintable():
-            raise ConfigError("holds line breaks or control characters", field=f"{self.where}.{field}")
+        if field in _HEADERS:
+            _check_header(value, f"{self.where}.{field}")
         return value
 
     def mapping(self, field: str) -> Mapping[str, Any] | None:
@@ -265,6 +269,31 @@ def _basic(user: _Inline) -> tuple[str, str] | None:
     return (name, password) if name is not None and password is not None else None
 
 
+def _impersonation(user: _Inline) -> dict[str, Any] | None:
+    """All of it becomes headers: a line break in one would begin another."""
+    found: dict[str, Any] = {field: user.text(field) for field in ("as", "as-uid")}
+    groups, extra = user.entry.get("as-groups"), user.mapping("as-user-extra")
+    if groups is not None and not isinstance(groups, list):
+        raise ConfigError("must be a list", field=f"{user.where}.as-groups")
+    for index, group in enumerate(groups or ()):
+        _check_header(group, f"{user.where}.as-groups[{index}]")
+    for key, values in (extra or {}).items():
+        where = f"{user.where}.as-user-extra"
+        if not isinstance(values, list):
+            raise ConfigError("must be lists of strings", field=where)
+        for value in (key, *values):
+            _check_header(value, where)
+    found |= {"as-groups": groups, "as-user-extra": extra}
+    return {field: value for field, value in found.items() if value} or None
+
+
+def _check_header(value: object, field: str) -> None:
+    if not isinstance(value, str):
+        raise ConfigError(f"must be a string, not {type(value).__name__}", field=field)
+    if not value.isascii() or not value.isprintable():
+        raise ConfigError("holds line breaks, control characters or others that no HTTP header can hold", field=field)
+
+
 def _server(value: object, field: str) -> str:
     if not isinstance(value, str) or not value:
         raise ConfigError("is missing; it is the address of the API server, https://host:port", field=field)
@@ -278,10 +307,3 @@ def _server(value: object, field: str) -> str:
     if parts.username or parts.password or parts.query or parts.fragment:
         raise ConfigError("must hold no user, password, query or fragment", field=field)
     return value.rstrip("/")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

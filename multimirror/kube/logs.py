@@ -12,6 +12,8 @@ from typing import Any, Literal
 import orjson
 import structlog
 
+from .terminal import printable
+
 LogFormat = Literal["json", "text"]
 
 
@@ -27,7 +29,11 @@ def configure_logging(log_format: LogFormat = "json", level: str = "info") -> No
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_dumps)]
         if log_format == "json"
         else [
-            structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty(), exception_formatter=structlog.dev.plain_traceback)
+            structlog.processors.format_exc_info,
+            harmless,
+            structlog.dev.ConsoleRenderer(
+                colors=sys.stdout.isatty(), exception_formatter=structlog.dev.plain_traceback
+            ),
         ]
     )
     handler = logging.StreamHandler(sys.stdout)
@@ -49,6 +55,11 @@ def configure_logging(log_format: LogFormat = "json", level: str = "info") -> No
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=True,
     )
+
+
+def harmless(_logger: Any, _method: str, entry: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """For people's terminals: what clusters say in an entry loses its control characters (JSON escapes them)."""
+    return {key: printable(value) if isinstance(value, str) else value for key, value in entry.items()}
 
 
 def debug(log: Any, event: str, **fields: object) -> None:

@@ -208,7 +208,7 @@ class Worker:
 
     def _connection(self, kubeconfig: bytes) -> Connection:
         try:
-            return Connection.strict(kubeconfig, name=self.name)
+            return Connection.strict(kubeconfig, name=self.name, plain_http=self._options.plain_http)
         except ConfigError:
             raise
         except Exception as error:

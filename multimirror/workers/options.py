@@ -32,5 +32,7 @@ class WorkerOptions:
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
     guard: Callable[[], None] | None = None
     """Asked before each write."""
+    plain_http: bool = False
+    """Also without TLS: for clusters inside this process."""
     also_followed: tuple[Followed, ...] = ()
     """What is kept track of there besides the copies of Jobs."""

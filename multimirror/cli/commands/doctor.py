@@ -10,7 +10,7 @@ from multimirror.cli.doctor.examination import examine
 from multimirror.cli.doctor.findings import Finding, Level
 from multimirror.cli.errors import Exit
 from multimirror.cli.flags import Duration
-from multimirror.cli.output import hanging, output_option, show
+from multimirror.cli.output import Styled, echo, hanging, output_option, show
 
 EXAMPLES = """\b
 Examples:
@@ -57,19 +57,19 @@ async def command(
 def _print(finding: Finding) -> None:
     level = f"{finding.level.value:7}"
     text = hanging(f"{level}  {finding.subject}: {finding.check}: {' '.join(finding.message.split())}", _INDENT)
-    click.echo(click.style(level, fg=_COLOURS[finding.level]) + text.removeprefix(level))
+    echo(Styled(level, _COLOURS[finding.level]), text.removeprefix(level))
     if finding.remedy:
-        click.echo(hanging(" " * _INDENT + finding.remedy, _INDENT))
+        echo(hanging(" " * _INDENT + finding.remedy, _INDENT))
 
 
 def _sum_up(findings: list[Finding]) -> None:
     faults, warnings = (sum(each.level is level for each in findings) for level in (Level.FAULT, Level.WARNING))
     if not faults and not warnings:
-        click.echo(f"All is well ({len(findings)} checks).")
+        echo(f"All is well ({len(findings)} checks).")
         return
     parts = [
         f"{count} {word}{'' if count == 1 else 's'}"
         for count, word in ((faults, "fault"), (warnings, "warning"))
         if count
     ]
-    click.echo(f"{' and '.join(parts)} in {len(findings)} checks.")
+    echo(f"{' and '.join(parts)} in {len(findings)} checks.")

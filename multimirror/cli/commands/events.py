@@ -10,7 +10,7 @@ from multimirror.cli.completion import complete_jobs
 from multimirror.cli.connection import Management, in_namespace, on_management, system_namespace
 from multimirror.cli.copies import events_of, find_copy, find_job, worker_of
 from multimirror.cli.errors import Exit
-from multimirror.cli.output import fitted, output_option, show, table
+from multimirror.cli.output import echo, fitted, output_option, show, table
 from multimirror.cli.rows import age, is_ours, time_of
 from multimirror.kube.trimming import drop_managed_fields
 
@@ -47,10 +47,10 @@ async def command(
     if output in {"json", "yaml"}:
         show([{"cluster": where, "event": drop_managed_fields(event)} for where, event in found], output)
     elif not found:
-        click.echo("There are no events: they are kept for an hour.", err=True)
+        echo("There are no events: they are kept for an hour.", err=True)
     else:
         lines = table(("LAST-SEEN", "CLUSTER", "TYPE", "REASON", "OBJECT", "MESSAGE"), map(_row, found))
-        click.echo("\n".join(fitted(lines, wide=output == "wide")))
+        echo("\n".join(fitted(lines, wide=output == "wide")))
     return Exit.OK
 
 

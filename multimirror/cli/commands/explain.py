@@ -14,7 +14,7 @@ from multimirror.cli.completion import complete_jobs
 from multimirror.cli.connection import Management, in_namespace, on_management, system_namespace
 from multimirror.cli.copies import Copy, events_of, find_copy, find_job, worker_of
 from multimirror.cli.errors import CommandError, Exit
-from multimirror.cli.output import hanging, output_option, show, table
+from multimirror.cli.output import Styled, echo, hanging, output_option, show, table
 from multimirror.cli.timeline import HERE, Entry, timeline
 from multimirror.kube import ApiError, Client, key_of
 from multimirror.kube.errors import Forbidden
@@ -112,15 +112,15 @@ def _print(job: Json, summary: dict[str, Any], entries: list[Entry]) -> None:
     words += [f"on {summary['cluster']}"] if summary["cluster"] else []
     details = [f"queue {summary['queue']}"] if summary["queue"] else []
     details += [f"attempt {summary['attempt']}"] if (summary["attempt"] or 0) > 1 else []
-    click.secho(" ".join(words) + (f" ({', '.join(details)})" if details else ""), bold=True)
+    echo(Styled(" ".join(words) + (f" ({', '.join(details)})" if details else ""), bold=True))
     start = entries[0].timestamp if entries else None
     lines = [(f"{each.timestamp:%H:%M:%S}", _after(each, start), each.cluster, each.what) for each in entries]
     shown = table(("TIME", "AFTER", "CLUSTER", "WHAT"), lines)
-    click.echo("\n".join(hanging(line, shown[0].index("WHAT")) for line in shown))
+    echo("\n".join(hanging(line, shown[0].index("WHAT")) for line in shown))
     if summary["why"] and rows.state_of(job) != "Failed":
-        click.echo(hanging(f"now:  {summary['why']}", 6))
+        echo(hanging(f"now:  {summary['why']}", 6))
     if summary["note"]:
-        click.echo(hanging(f"note: {summary['note']}", 6))
+        echo(hanging(f"note: {summary['note']}", 6))
 
 
 def _after(entry: Entry, start: datetime | None) -> str:

@@ -15,7 +15,7 @@ from multimirror.cli import rows
 from multimirror.cli.completion import complete_names
 from multimirror.cli.connection import Management, on_management
 from multimirror.cli.errors import CommandError, Exit
-from multimirror.cli.output import fitted, output_option, show, table
+from multimirror.cli.output import echo, fitted, output_option, show, table
 from multimirror.kube import ApiError, Client, Resource, key_of
 from multimirror.kube.informers import Informers
 from multimirror.kube.resources import EVENTS, JOBS
@@ -110,13 +110,13 @@ async def _once(client: Client, asked: _Asked) -> None:
         show(clean[0] if asked.name is not None else {"apiVersion": "v1", "kind": "List", "items": clean}, asked.output)
     elif not items:
         where = f" in namespace {asked.namespace}" if asked.namespace is not None else ""
-        click.echo(f"There are no {asked.resource.kind}s{where}.", err=True)
+        echo(f"There are no {asked.resource.kind}s{where}.", err=True)
     else:
         context = await _context(client, asked)
         for line in fitted(
             table(asked.titles, [asked.row(item, context) for item in items]), wide=asked.output == "wide"
         ):
-            click.echo(line)
+            echo(line)
 
 
 async def _items(client: Client, asked: _Asked) -> list[Json]:
@@ -181,7 +181,7 @@ def _print_changed(changed: list[tuple[Json, list[object]]], asked: _Asked, *, h
             show(drop_managed_fields(item), asked.output)
         return
     lines = fitted(table(asked.titles, [row for _, row in changed]), wide=asked.output == "wide")
-    click.echo("\n".join(lines if header else lines[1:]))
+    echo("\n".join(lines if header else lines[1:]))
 
 
 async def _once_checked(client: Client, asked: _Asked) -> None:

@@ -13,7 +13,7 @@ from multimirror.cli.errors import CommandError, Exit
 from multimirror.cli.flags import Duration
 from multimirror.cli.installation.install import Report, install, prune, ready
 from multimirror.cli.installation.objects import ADMISSIONS, COMPONENTS, InstallOptions, display_name, objects
-from multimirror.cli.output import show
+from multimirror.cli.output import Styled, echo, show
 from multimirror.kube import Client
 
 EXAMPLES = """\b
@@ -96,21 +96,21 @@ async def command(
             await _wait(client, options, time_limit.total_seconds())
         kept = await prune(client, options, report, dry_run=dry)
     for warning in report.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        echo(f"warning: {warning}", err=True)
     if output == "text":
         _summary(report, options, dry_run=dry)
     else:
         _print([each.obj for each in report.changes if each.operation != "deleted"], output)
     if kept:
-        click.echo(f"note: until the webhook answers, these stay: {', '.join(kept)}", err=True)
-        click.echo("  Run this once more when the replicas are ready, or with --wait.", err=True)
+        echo(f"note: until the webhook answers, these stay: {', '.join(kept)}", err=True)
+        echo("  Run this once more when the replicas are ready, or with --wait.", err=True)
     return Exit.OK
 
 
 async def _wait(client: Client, options: InstallOptions, seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):
-            await ready(client, options, lambda text: click.echo(f"waiting: {text}", err=True))
+            await ready(client, options, lambda text: echo(f"waiting: {text}", err=True))
     except TimeoutError:
         raise CommandError(
             f"not ready after {seconds:g} s",
@@ -119,10 +119,10 @@ async def _wait(client: Client, options: InstallOptions, seconds: float) -> None
 
 
 def _line(change: ObjectChange) -> None:
-    words = click.style(change.operation, fg=_COLOURS.get(change.operation))
     detail = f" ({', '.join(_short(change.fields))})" if change.fields else ""
     unchecked = " (not checked: its namespace is not there yet)" if not change.checked else ""
-    click.echo(f"{display_name(change.obj)} {words}{detail}{unchecked}")
+    words = Styled(change.operation, _COLOURS.get(change.operation))
+    echo(f"{display_name(change.obj)} ", words, f"{detail}{unchecked}")
 
 
 def _short(fields: list[str]) -> list[str]:
@@ -144,6 +144,6 @@ def _summary(report: Report, options: InstallOptions, *, dry_run: bool) -> None:
     counts = ", ".join(
         f"{count} {done}" for done in ("created", "configured", "deleted", "unchanged") if (count := report.count(done))
     )
-    click.echo(f"{'dry run: ' if dry_run else ''}{counts}")
+    echo(f"{'dry run: ' if dry_run else ''}{counts}")
     if not dry_run and report.count("created") and options.component == "dispatcher":
-        click.echo(f"next: `kubectl -n {options.namespace} get pods`, then `multimirror join` for each worker cluster")
+        echo(f"next: `kubectl -n {options.namespace} get pods`, then `multimirror join` for each worker cluster")

@@ -1,5 +1,7 @@
 """`multimirror logs`."""
 
+from collections.abc import Callable
+
 import click
 
 from multimirror.cli.completion import complete_jobs
@@ -7,6 +9,7 @@ from multimirror.cli.connection import Management, in_namespace, on_management, 
 from multimirror.cli.copies import copy_missing, find_copy, find_job, worker_of
 from multimirror.cli.errors import Exit
 from multimirror.cli.logs import LogOptions, follow, read
+from multimirror.cli.output import echo
 from multimirror.kube import Client
 
 EXAMPLES = """\b
@@ -26,6 +29,7 @@ Examples:
 @click.option("-c", "--container", metavar="NAME", help="Only this one.  [default: the pod's default, or its first]")
 @click.option("--tail", type=click.IntRange(0), metavar="N", help="The last lines of each pod only.")
 @click.option("-p", "--previous", is_flag=True, help="Of the container before this one.")
+@click.option("--raw", is_flag=True, help="As it was written, control characters and colours too.")
 @system_namespace
 @on_management
 async def command(
@@ -39,13 +43,16 @@ async def command(
     container: str | None,
     tail: int | None,
     previous: bool,
+    raw: bool,
     system_namespace: str,
 ) -> int:
     """What the pods of a Job write, straight from the worker.
 
     It goes there with the credentials that multimirror has stored: you need the right to read Secrets in its
-    namespace. Lines of several pods begin with the pod's name.
+    namespace. Lines of several pods begin with the pod's name. Control characters, which a terminal would obey, are
+    replaced.
     """
+    write: Callable[[str], None] = click.echo if raw else _harmless
     options = LogOptions(pod=pod, index=index, container=container, tail=tail, previous=previous)
     async with management.client() as client:
         original = await find_job(client, job, namespace)
@@ -55,9 +62,13 @@ async def command(
         copy = await find_copy(there, original, worker)
         if copy.job is None:
             raise copy_missing(original, copy)
-        await (follow if following else read)(copy, options, click.echo, _note)
+        await (follow if following else read)(copy, options, write, _note)
     return Exit.OK
 
 
+def _harmless(line: str) -> None:
+    echo(line.removesuffix("\r"))  # the line ends of Windows are no harm, and no news
+
+
 def _note(text: str) -> None:
-    click.echo(f"note: {text}", err=True)
+    echo(f"note: {text}", err=True)

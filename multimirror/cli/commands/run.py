@@ -9,6 +9,7 @@ import prometheus_client
 
 from multimirror.admission import PATH, Registration, Service
 from multimirror.api import MANAGED_BY
+from multimirror.api.limits import MAX_JOB_BYTES
 from multimirror.cli.admission import AdmissionOptions
 from multimirror.cli.configuration import Configurable, as_yaml, effective, setting
 from multimirror.cli.connection import SYSTEM_NAMESPACE
@@ -17,7 +18,7 @@ from multimirror.cli.doctor.findings import Level
 from multimirror.cli.doctor.prerequisites import check_prerequisites, permissions
 from multimirror.cli.errors import CommandError, Exit, command_error
 from multimirror.cli.flags import Address
-from multimirror.cli.output import show
+from multimirror.cli.output import echo, show
 from multimirror.cli.process import RunOptions, serve
 from multimirror.kube import Client, Connection, KubeError, run
 from multimirror.kube.errors import LeadershipLost
@@ -83,6 +84,14 @@ _CLUSTER, _WORK, _ADMISSION, _HEALTH = "Management cluster", "Work", "Admission 
     default=16,
     metavar="N",
     help="Calls in flight to each worker.",
+    group=_WORK,
+)
+@setting(
+    "--max-job-bytes",
+    type=click.IntRange(1024),
+    default=MAX_JOB_BYTES,
+    metavar="N",
+    help="Larger Jobs are not placed.",
     group=_WORK,
 )
 @setting(
@@ -160,7 +169,7 @@ def command(
 def _check(ctx: click.Context, options: RunOptions, output: str) -> int:
     """The configuration on standard output, what was found on standard error."""
     if output == "yaml":
-        click.echo(as_yaml(ctx))
+        echo(as_yaml(ctx))
     else:
         show({key: value for key, value, _ in effective(ctx)}, output)
 
@@ -172,7 +181,7 @@ def _check(ctx: click.Context, options: RunOptions, output: str) -> int:
             findings = await check_prerequisites(client, namespace, needed)
         for finding in findings:
             if finding.level is Level.OK:
-                click.echo(f"ok: {finding.message}", err=True)
+                echo(f"ok: {finding.message}", err=True)
         failed = [CommandError(each.message, each.remedy) for each in findings if each.level is not Level.OK]
         for error in failed:
             error.show()
@@ -201,6 +210,7 @@ def _options(**given: Any) -> RunOptions:
             kubeconfig_directory=given["kubeconfig_directory"],
             concurrency=given["concurrency"],
             worker_concurrency=given["worker_concurrency"],
+            max_job_bytes=given["max_job_bytes"],
         ),
         admission=_admission(**given),
     )

@@ -13,6 +13,7 @@ from multimirror.cli.errors import Exit
 from multimirror.cli.flags import Duration
 from multimirror.cli.installation.objects import COMPONENTS, display_name
 from multimirror.cli.installation.uninstall import Uninstallation, UninstallOptions
+from multimirror.cli.output import Styled, echo
 
 EXAMPLES = """\b
 Examples:
@@ -67,13 +68,13 @@ async def command(
     word = "would be deleted" if dry_run else "deleted"
 
     def each(change: ObjectChange) -> None:
-        click.echo(f"{display_name(change.obj)} {click.style(word, fg='red')}")
+        echo(f"{display_name(change.obj)} ", Styled(word, "red"))
 
     def warn(text: str) -> None:
-        click.echo(f"warning: {text}", err=True)
+        echo(f"warning: {text}", err=True)
 
     async with management.client() as client:
         if sys.stdin.isatty() and not yes and not dry_run:
             click.confirm(f"Remove multimirror from {client.connection.server}?", abort=True)
-        await Uninstallation(client, options, each, click.echo, warn).run()
+        await Uninstallation(client, options, each, echo, warn).run()
     return Exit.OK

@@ -52,6 +52,7 @@ def test_every_flag_can_come_from_the_file_and_from_the_environment(
         "managed-by": "m",
         "concurrency": 1,
         "worker-concurrency": 2,
+        "max-job-bytes": 4096,
         "kubeconfig-directory": "/d",
         "admission-service": "s",
         "admission-url": "u",

@@ -1,5 +1,7 @@
 """A cluster with a data directory, stopped and started again."""
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from clusters.embedded import EmbeddedCluster
 from clusters.embedded.errors import StatusError
 from clusters.embedded.persistence import DirectoryInUseError
+from clusters.kubeconfigs import write_kubeconfig
 
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -68,3 +71,30 @@ async def test_a_directory_belongs_to_one_server_at_a_time(tmp_path: Path) -> No
     async with EmbeddedCluster("a", tls=False, data_dir=tmp_path):
         with pytest.raises(DirectoryInUseError, match="in use by another server: stop that one first"):
             await EmbeddedCluster("b", tls=False, data_dir=tmp_path).start()
+
+
+async def test_what_is_kept_is_for_its_owner_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        async with EmbeddedCluster("a", tls=False, data_dir=tmp_path / "data") as cluster:
+            assert cluster.server is not None
+            await cluster.server.call("POST", CONFIGMAPS, {"metadata": {"name": "a"}})
+            modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in (tmp_path / "data").iterdir()}
+    finally:
+        os.umask(before)
+    assert {"objects.sqlite", "objects.sqlite-wal"} <= modes.keys()
+    assert set(modes.values()) == {0o600}, modes
+    assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
+
+
+async def test_a_file_that_an_earlier_version_left_open_to_all_is_closed(tmp_path: Path) -> None:
+    (tmp_path / "objects.sqlite").touch(mode=0o644)
+    async with EmbeddedCluster("a", tls=False, data_dir=tmp_path):
+        assert stat.S_IMODE((tmp_path / "objects.sqlite").stat().st_mode) == 0o600
+
+
+def test_a_kubeconfig_that_is_written_over_an_open_file_is_private(tmp_path: Path) -> None:
+    file = tmp_path / "worker-1.kubeconfig"
+    file.touch(mode=0o644)
+    write_kubeconfig(file, {"kind": "Config"})
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600

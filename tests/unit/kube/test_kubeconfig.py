@@ -91,6 +91,9 @@ REFUSED = [
     ),
     pytest.param(with_cluster(**{"proxy-url": "http://evil:1"}), "clusters[0].cluster.proxy-url", id="a proxy"),
     pytest.param(with_cluster(server="http://10.0.0.1:80"), "clusters[].cluster.server", id="no TLS"),
+    pytest.param(with_cluster(server="http://localhost:80"), "clusters[].cluster.server", id="no TLS, to this host"),
+    pytest.param(with_cluster(server="http://127.0.0.1:80"), "clusters[].cluster.server", id="no TLS, to loopback"),
+    pytest.param(with_cluster(server="http://[::1]:80"), "clusters[].cluster.server", id="no TLS, to loopback by IPv6"),
     pytest.param(with_cluster(server="file:///etc"), "clusters[0].cluster.server", id="not a web address"),
     pytest.param(with_cluster(server="https://u:p@h"), "clusters[0].cluster.server", id="a password in the address"),
     pytest.param(with_cluster(server="https://h:99999"), "clusters[0].cluster.server", id="an impossible port"),
@@ -107,6 +110,36 @@ REFUSED = [
     ),
     pytest.param(a_kubeconfig(token=["x"]), "users[0].user.token", id="a token that is a list"),
     pytest.param(a_kubeconfig(token="x\r\nHost: evil"), "users[0].user.token", id="a token with a line break"),
+    pytest.param(
+        a_kubeconfig(token="t", **{"as": "x\r\nAuthorization: Bearer evil"}),
+        "users[0].user.as",
+        id="a line break in as",
+    ),
+    pytest.param(a_kubeconfig(token="t", **{"as": ["x"]}), "users[0].user.as", id="as that is a list"),
+    pytest.param(
+        a_kubeconfig(token="t", **{"as": "x", "as-uid": "1\n2"}), "users[0].user.as-uid", id="a line break in as-uid"
+    ),
+    pytest.param(
+        a_kubeconfig(token="t", **{"as": "x", "as-groups": ["system:masters\r\nX: y"]}),
+        "users[0].user.as-groups[0]",
+        id="a line break in a group",
+    ),
+    pytest.param(
+        a_kubeconfig(token="t", **{"as": "x", "as-groups": "system:masters"}),
+        "users[0].user.as-groups",
+        id="groups that are no list",
+    ),
+    pytest.param(
+        a_kubeconfig(token="t", **{"as": "x", "as-user-extra": {"a\r\nb": ["c"]}}),
+        "users[0].user.as-user-extra",
+        id="a line break in the name of an extra",
+    ),
+    pytest.param(
+        a_kubeconfig(token="t", **{"as": "x", "as-user-extra": {"a": ["c\x1b"]}}),
+        "users[0].user.as-user-extra",
+        id="a control character in an extra",
+    ),
+    pytest.param(a_kubeconfig(token="t\u00e9"), "users[0].user.token", id="a token that no header can hold"),
     pytest.param(a_kubeconfig(**{"client-key-data": encoded(b"x")}), "users[0].user", id="a key without certificate"),
     pytest.param(
         a_kubeconfig(**{"client-certificate-data": encoded(b"x"), "client-key-data": encoded(b"x")}),

@@ -227,7 +227,7 @@ def test_a_status_of_a_queue_makes_no_other_rules_of_it(world: World) -> None:
 
 def test_a_standby_keeps_nothing_of_what_came_and_went(world: World) -> None:
     async def follow() -> Dispatcher:
-        connection = Connection.strict(world.network.kubeconfig("hub"), name="standby")
+        connection = Connection.strict(world.network.kubeconfig("hub"), name="standby", plain_http=True)
         async with Client(connection) as client:
             standby = await Dispatcher.connect(client, OPTIONS, clock=world.clock)
             async with standby.following():

@@ -40,7 +40,12 @@ TEAMS = ("t1", "t2")
 WORKERS = ("w1", "w2")
 QUEUES = ("a", "z")
 OPTIONS = DispatcherOptions(
-    namespace=SYSTEM, refusal_seconds=30.0, report_seconds=30.0, concurrency=4, worker_concurrency=2
+    namespace=SYSTEM,
+    refusal_seconds=30.0,
+    report_seconds=30.0,
+    concurrency=4,
+    worker_concurrency=2,
+    plain_http=True,
 )
 _NOT_RANDOM = SimpleNamespace(Random=lambda: Random(1), uniform=lambda low, high: (low + high) / 2)
 _PATIENCE = 5.0
@@ -114,7 +119,7 @@ class World:
             await self._life
 
     async def _dispatch(self, ready: asyncio.Event, stop: asyncio.Event) -> None:
-        connection = Connection.strict(self.network.kubeconfig("hub"), name="management")
+        connection = Connection.strict(self.network.kubeconfig("hub"), name="management", plain_http=True)
         async with (
             Client(connection) as client,
             await Dispatcher.connect(client, OPTIONS, clock=self.clock) as self.dispatcher,

@@ -115,7 +115,7 @@ async def a_stage(
 ) -> AsyncIterator[Stage]:
     async with AsyncExitStack() as stack:
         management = await stack.enter_async_context(a_cluster(ORIGIN, WORKER_CLUSTERS))
-        connection = Connection.strict(management.kubeconfig(), name="management")
+        connection = Connection.strict(management.kubeconfig(), name="management", plain_http=True)
         client = await stack.enter_async_context(Client(connection))
         options = WorkerOptions(
             origin=ORIGIN,
@@ -123,6 +123,7 @@ async def a_stage(
             directory=directory,
             heartbeat=heartbeat or Heartbeat(),
             also_followed=also_followed,
+            plain_http=True,
         )
         clusters, secrets = Informer(client, WORKER_CLUSTERS), Informer(client, SECRETS, SYSTEM)
         workers = Workers(clusters, secrets, options, clock=clock)
