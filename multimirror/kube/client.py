@@ -254,11 +254,15 @@ class Client:
         *,
         dry_run: bool = False,
         field_manager: str | None = None,
+        limit: int | None = None,
     ) -> Object:
-        """Create an object in its own namespace, or in the one given. It need not say what it is."""
+        """Create an object in its own namespace, or in the one given. It need not say what it is.
+
+        `limit`: how many bytes the answer may have, where it is smaller than an object.
+        """
         obj = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
         path = resource.path(_namespace(resource, obj, namespace, self.connection.namespace))
-        return await self._object("POST", path, _write(dry_run, field_manager), orjson.dumps(obj))
+        return await self._object("POST", path, _write(dry_run, field_manager), orjson.dumps(obj), limit=limit)
 
     async def replace(
         self,
