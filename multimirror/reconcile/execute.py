@@ -24,7 +24,7 @@ from multimirror.api import (
     RESERVED_ANNOTATION,
 )
 from multimirror.api.ownership import Signer
-from multimirror.api.placement import Copy, attempt_of, cluster_of, copy_uid_of, origin_uid
+from multimirror.api.placement import Copy, admitted_queue_of, attempt_of, cluster_of, copy_uid_of, origin_uid
 from multimirror.batch import Json
 from multimirror.kinds import CopyOptions, Kind, Ref, ref_of
 from multimirror.kube import Client, RequeueAfter, key_of
@@ -36,6 +36,7 @@ from multimirror.reconcile.actions import (
     DeleteCopy,
     PatchStatus,
     RejectStatus,
+    Reserve,
     SyncCopy,
     Unassign,
     WorkerAction,
@@ -44,6 +45,7 @@ from multimirror.reconcile.memory import Memory
 from multimirror.reconcile.metrics import DispatchTimer
 from multimirror.reconcile.originals import Originals
 from multimirror.reconcile.state import ObservedState
+from multimirror.reconcile.wholes import WholeOriginals
 from multimirror.scheduling.announcements import Announcements
 from multimirror.workers import Session, Worker
 from multimirror.workers.reading import has_sound_metadata
@@ -123,6 +125,17 @@ class ManagementExecutor:
         _log.info("unassigned", ref=str(ref), object=key_of(obj), cluster=worker, reason=action.reason)
         return None
 
+    async def reserve(self, kind: Kind, obj: Json, action: Reserve) -> None:
+        """Write down what is counted for it, and in which queue."""
+        metadata = obj["metadata"]
+        queue = admitted_queue_of(obj) or self._originals.queue_of(obj)
+        written = {RESERVED_ANNOTATION: str(action.reserved), ADMITTED_QUEUE_ANNOTATION: queue}
+        body = {"metadata": {**_exactly(obj), "annotations": written}}
+        answer = await self._client.patch(kind.resource, metadata["name"], body, metadata["namespace"])
+        ref = ref_of(kind, obj)
+        self._originals.writes(ref).wrote(answer)
+        _log.info("reserved", ref=str(ref), object=key_of(obj), pods=sum(action.reserved.counts.values()))
+
     def reject_status(self, kind: Kind, obj: Json, action: RejectStatus) -> None:
         """What the worker says breaks the rules: say so, once."""
         notes, words = self._memory.of(ref_of(kind, obj)), str(action.rejection)
@@ -142,6 +155,7 @@ class WorkerContext:
     memory: Memory
     originals: Originals
     announcements: Announcements
+    wholes: WholeOriginals
     timer: DispatchTimer
     refusal_seconds: float
     clock: Callable[[], float]
@@ -169,7 +183,10 @@ class WorkerExecutor:
         if not writes.settled(f"{namespace}/{name}"):
             await writes.seen(f"{namespace}/{name}")
             return RequeueAfter(0.01)  # what is to be done is another question now
-        copy = self._signed_copy(kind, obj, action, name)
+        whole = await self._context.wholes.take(kind, obj)
+        if whole is None:
+            return _SOON  # it is another one than was decided on, as our cache will show
+        copy = self._signed_copy(kind, whole, action, name)
         try:
             answer = await self._session.writer.create(kind.resource, copy, namespace)
         except AlreadyExists:

@@ -1,6 +1,5 @@
 """What a session keeps track of on a worker: a list of kinds, each with its selector and its trim."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -12,8 +11,9 @@ from multimirror.kube.trimming import compact
 from multimirror.kube.watch import Trim
 from multimirror.workers.reading import is_plain
 
-_MOST_RESOURCES: Final = 100
-"""Of one node."""
+_RESOURCES: Final = 64
+_LONGEST_RESOURCE: Final = 317
+_LONGEST_AMOUNT: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,18 +41,18 @@ def origin_uids(copy: Object) -> list[str]:
 
 def trim_node(node: Object) -> Object | None:
     """Only what counts for capacity: a node that says every few seconds that it is there says nothing new."""
-    metadata = _metadata(node, ("name", "uid", "resourceVersion"))
+    metadata = _metadata(node, "name", "uid", "resourceVersion")
     if metadata is None:
         return None
-    status, spec = _mapping(node.get("status")), _mapping(node.get("spec"))
+    spec, status = _mapping(node.get("spec")), _mapping(node.get("status"))
     conditions = status.get("conditions")
     return {
         "metadata": metadata,
         "spec": {"unschedulable": bool(spec.get("unschedulable"))},
         "status": {
-            "allocatable": dict(islice(_mapping(status.get("allocatable")).items(), _MOST_RESOURCES)),
+            "allocatable": _amounts(_mapping(status.get("allocatable"))),
             "conditions": [
-                {"type": "Ready", "status": condition.get("status")}
+                {"type": "Ready", "status": "True" if condition.get("status") == "True" else "False"}
                 for condition in (conditions if isinstance(conditions, list) else ())
                 if isinstance(condition, dict) and condition.get("type") == "Ready"
             ][:1],
@@ -60,18 +60,13 @@ def trim_node(node: Object) -> Object | None:
     }
 
 
-def trim_namespace(namespace: Object) -> Object | None:
-    """Its name, its labels, and whether it is going."""
-    metadata = _metadata(namespace, ("name", "uid", "resourceVersion", "deletionTimestamp"))
-    if metadata is None:
-        return None
-    labels = namespace["metadata"].get("labels")
-    if isinstance(labels, dict):
-        metadata["labels"] = {key: value for key, value in labels.items() if isinstance(value, str)}
-    return {"metadata": metadata}
+def trim_worker_namespace(namespace: Object) -> Object | None:
+    """Its name, and whether it is going."""
+    metadata = _metadata(namespace, "name", "uid", "resourceVersion", "deletionTimestamp")
+    return {"metadata": metadata} if metadata is not None else None
 
 
-def _metadata(obj: Object, kept: Iterable[str]) -> Object | None:
+def _metadata(obj: Object, *kept: str) -> dict[str, str] | None:
     """None where a worker sends something that is none."""
     metadata = obj["metadata"]
     found = {key: metadata[key] for key in kept if key in metadata}
@@ -82,5 +77,22 @@ def _mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def _amounts(found: dict[str, Any]) -> dict[str, str]:
+    """Resources, as long as they can be some: a real node has a dozen."""
+    amounts = {}
+    for name, amount in islice(found.items(), _RESOURCES):
+        text = str(amount) if isinstance(amount, int) else amount
+        if isinstance(text, str) and len(text) <= _LONGEST_AMOUNT and len(name) <= _LONGEST_RESOURCE:
+            amounts[name] = text
+    return amounts
+
+
+def trim_namespace(namespace: Object) -> Object:
+    """Its name, its labels, and whether it is going."""
+    metadata = namespace["metadata"]
+    kept = ("name", "uid", "resourceVersion", "deletionTimestamp", "labels")
+    return {"metadata": {key: metadata[key] for key in kept if key in metadata}}
+
+
 FOLLOWED_NODES: Final = Followed(resource=NODES, trim=trim_node)
-FOLLOWED_NAMESPACES: Final = Followed(resource=NAMESPACES, trim=trim_namespace)
+FOLLOWED_NAMESPACES: Final = Followed(resource=NAMESPACES, trim=trim_worker_namespace)

@@ -1,11 +1,16 @@
-"""What is measured of workers where they are followed."""
+"""What is measured of workers where they are followed: their conduct, and what is there that only looks like ours."""
 
 import contextlib
 from collections.abc import Callable
 from typing import Final
 
-from prometheus_client import Gauge
+from prometheus_client import Counter, Gauge
 
+MISBEHAVED: Final = Counter(
+    "multimirror_worker_misbehaved_total",
+    "Sessions ended because the worker sent more, or larger things, than our Jobs there explain.",
+    ("worker",),
+)
 FOREIGN: Final = Gauge(
     "multimirror_foreign_objects",
     "Objects there that carry our labels and are not ours: not mirrored, changed or deleted. Counted to a thousand for "

@@ -6,6 +6,7 @@ decided on: whether the copy has ended, whether it is suspended, and what of its
 
 from typing import Any, Final
 
+from multimirror.kinds.job.trim import trim_copy
 from multimirror.kube.resource import Object
 
 _NUMBERS: Final = ("parallelism", "completions", "activeDeadlineSeconds")
@@ -14,8 +15,9 @@ _MAX_INT64: Final = 2**63 - 1
 
 
 def read_copy(obj: Object) -> Object:
-    """Changes the object in place. Its metadata are sound, its spec and status are mappings (workers/reading.py)."""
-    spec = obj.setdefault("spec", {})
+    """What is kept of a copy. Its metadata are sound, its spec and status are mappings (workers/reading.py)."""
+    obj = trim_copy(obj)
+    spec = obj["spec"]
     for key in _NUMBERS:
         if key in spec and not _is_count(spec[key]):
             del spec[key]

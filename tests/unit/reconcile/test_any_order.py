@@ -17,9 +17,12 @@ from multimirror.api import (
     ATTEMPT_ANNOTATION,
     CLUSTER_ANNOTATION,
     COPY_UID_ANNOTATION,
+    RESERVED_ANNOTATION,
 )
 from multimirror.api.placement import Copy, attempt_of, cluster_of
 from multimirror.batch import is_finished, stored_status, validate_job_status
+from multimirror.kinds import JOB
+from multimirror.kinds.reserved import reserved_for
 from multimirror.reconcile.actions import (
     Action,
     CreateCopy,
@@ -148,6 +151,7 @@ class World(RuleBasedStateMachine):
                 break
             for action in actions:
                 self.act(action)
+        self.queued = []  # what was decided before is about versions that are gone
         self.check_quiet()
 
     @precondition(lambda self: self.job is not None and cluster_of(self.job) is not None)
@@ -208,6 +212,7 @@ class World(RuleBasedStateMachine):
                 annotations |= {CLUSTER_ANNOTATION: worker, ATTEMPT_ANNOTATION: str(attempt_of(self.job) + 1)}
                 annotations[ADMITTED_QUEUE_ANNOTATION] = "q"
                 annotations.pop(COPY_UID_ANNOTATION, None)
+                annotations[RESERVED_ANNOTATION] = str(reserved_for(JOB, self.job))
                 self.job["spec"]["suspend"] = False
 
     def state(self) -> ObservedState:
