@@ -22,7 +22,6 @@ _TITLES: Final = {
     "multimirror.workers": "Workers",
     "multimirror.scheduling": "Scheduling",
     "multimirror.reconcile": "Copies and statuses",
-    "multimirror.workers": "Workers",
     "multimirror.admission": "Admission",
     "multimirror.kube": "The controller runtime, in every process",
     "builtin_controller": "builtin-controller, under kube-controller-manager's names",
