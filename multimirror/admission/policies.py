@@ -11,7 +11,7 @@ from typing import Final
 
 import yaml
 
-from multimirror.admission.expressions import GROUP, policy, validating, validation
+from multimirror.admission.expressions import GROUP, now, policy, validating, validation
 from multimirror.admission.registration import (
     labelled,
     on_its_own,
@@ -38,7 +38,7 @@ _NEEDS: Final = {
     "v1": "admissionregistration.k8s.io/v1 policies: Kubernetes 1.36",
     "v1beta1": "Kubernetes 1.34 or 1.35 with the feature MutatingAdmissionPolicy and its v1beta1 API switched on",
 }
-_QUEUE: Final = f"object.metadata.labels['{QUEUE_LABEL}']"
+_QUEUE: Final = now("labels", f"'{QUEUE_LABEL}'")
 _SUBDOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 
 
@@ -57,8 +57,8 @@ def policies(manager: str = MANAGED_BY, version: str = "v1") -> list[Json]:
             [unmanaged(manager), on_its_own()],
             [_hold(), _take_over(manager, with_label=True), *_forget_placement()],
         ),
-        *_validating("multimirror-jobs", _validations(manager)),
-        *_validating("multimirror-queues", [_namespace_rule()], params=True),
+        *_of_jobs("multimirror-jobs", _validations(manager)),
+        *_of_queues("multimirror-queues", [_namespace_rule()]),
     ]
     return [
         {**each, "apiVersion": f"{GROUP}/{version}"} if each["kind"].startswith("Mutating") else each for each in found
@@ -83,16 +83,24 @@ def _mutating(name: str, match: Json, conditions: list[Json], mutations: list[Js
     return [policy("MutatingAdmissionPolicy", name, spec), policy("MutatingAdmissionPolicyBinding", name, binding)]
 
 
-def _validating(name: str, validations: list[Json], *, params: bool = False) -> list[Json]:
-    spec: Json = {
+def _of_jobs(name: str, validations: list[Json]) -> list[Json]:
+    constraints = {"resourceRules": writes("CREATE"), "objectSelector": labelled()}
+    return validating(name, {"matchConstraints": constraints, "validations": validations})
+
+
+def _of_queues(name: str, validations: list[Json]) -> list[Json]:
+    """Evaluated once for each queue; those that the Job does not name have nothing to say.
+
+    At creation only: that is 0.16 ms of the API server's time for each queue that there is, whatever the expressions
+    say. A Job that is moved to a queue which does not admit it waits there, and the dispatcher says why.
+    """
+    spec = {
+        "paramKind": {"apiVersion": MIRROR_QUEUES.api_version, "kind": MIRROR_QUEUES.kind},
         "matchConstraints": {"resourceRules": writes("CREATE"), "objectSelector": labelled()},
+        "matchConditions": [{"name": "of-that-queue", "expression": f"params.metadata.name == {_QUEUE}"}],
         "validations": validations,
     }
-    if not params:
-        return validating(name, spec)
-    kind = {"apiVersion": MIRROR_QUEUES.api_version, "kind": MIRROR_QUEUES.kind}
-    queues = {"selector": {}, "parameterNotFoundAction": "Allow"}
-    return validating(name, {**spec, "paramKind": kind}, paramRef=queues)
+    return validating(name, spec, paramRef={"selector": {}, "parameterNotFoundAction": "Allow"})
 
 
 def _take_over(manager: str, *, with_label: bool = False) -> Json:
@@ -151,7 +159,7 @@ def _validations(manager: str) -> list[Json]:
 
 
 def _namespace_rule() -> Json:
-    """Label selectors in CEL. Each parameter is a queue; those that the Job does not name have nothing to say."""
+    """Label selectors in CEL, of the queue that the Job names."""
     labels = "(has(namespaceObject.metadata.labels) ? namespaceObject.metadata.labels : {})"
     selector = "params.spec.namespaceSelector"
     exact = (
@@ -166,7 +174,7 @@ def _namespace_rule() -> Json:
     )
     expressions = f"(!has({selector}.matchExpressions) || {selector}.matchExpressions.all(each, {expression}))"
     return {
-        "expression": f"params.metadata.name != {_QUEUE} || !has({selector}) || ({exact} && {expressions})",
+        "expression": f"!has({selector}) || ({exact} && {expressions})",
         "messageExpression": f'"MirrorQueue \'" + {_QUEUE} + "\' may not be used from namespace \'"'
         ' + object.metadata.namespace + "\', whose labels do not match its spec.namespaceSelector"',
         "reason": "Forbidden",
