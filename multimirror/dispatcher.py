@@ -99,9 +99,10 @@ class Dispatcher:
             ),
             clock=clock,
         )
-        originals, memory, queue = cache.originals, Memory(), WorkQueue[Ref]("management")
+        originals, memory = cache.originals, Memory()
         self._announcements = announcements = Announcements(self._events, KINDS)
         observer = Observer(cache, workers, memory, clock)
+        queue = WorkQueue[Ref]("management", group=observer.tenant)
         assignments = Assignments(KINDS, originals.queue_of, again=queue.add)
         self._scheduler = scheduler = Scheduler(
             writer,
