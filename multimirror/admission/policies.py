@@ -3,8 +3,8 @@
 For clusters that serve MutatingAdmissionPolicy (v1 since Kubernetes 1.36; in 1.34 and 1.35 it is v1beta1, which has to
 be switched on, and otherwise the same). A mutating policy cannot look objects up, so
 one of the webhook's refusals is missing: a queue that does not exist. Such a Job is created, stays suspended, and the
-dispatcher says why on it. The namespaceSelector of a queue that exists is checked: the queues are parameters of the
-validating policy, which is evaluated once for each.
+dispatcher says why on it. The namespaceSelector and maxPriority of a queue that exists are checked: the queues are
+parameters of the validating policy, which is evaluated once for each. How large a Job is can only be estimated.
 """
 
 from typing import Final
@@ -20,6 +20,7 @@ from multimirror.admission.registration import (
     with_default_queue,
     writes,
 )
+from multimirror.admission.sizes import size_rule, size_variable
 from multimirror.api import (
     CLUSTERS_ANNOTATION,
     DEFAULT_QUEUE_LABEL,
@@ -39,6 +40,7 @@ _NEEDS: Final = {
     "v1beta1": "Kubernetes 1.34 or 1.35 with the feature MutatingAdmissionPolicy and its v1beta1 API switched on",
 }
 _QUEUE: Final = now("labels", f"'{QUEUE_LABEL}'")
+_PRIORITY: Final = "^[0-9]{1,9}$"
 _SUBDOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 
 
@@ -57,8 +59,8 @@ def policies(manager: str = MANAGED_BY, version: str = "v1") -> list[Json]:
             [unmanaged(manager), on_its_own()],
             [_hold(), _take_over(manager, with_label=True), *_forget_placement()],
         ),
-        *_of_jobs("multimirror-jobs", _validations(manager)),
-        *_of_queues("multimirror-queues", [_namespace_rule()]),
+        *_of_jobs("multimirror-jobs", [*_validations(manager), size_rule()]),
+        *_of_queues("multimirror-queues", [_namespace_rule(), _priority_rule()]),
     ]
     return [
         {**each, "apiVersion": f"{GROUP}/{version}"} if each["kind"].startswith("Mutating") else each for each in found
@@ -85,7 +87,8 @@ def _mutating(name: str, match: Json, conditions: list[Json], mutations: list[Js
 
 def _of_jobs(name: str, validations: list[Json]) -> list[Json]:
     constraints = {"resourceRules": writes("CREATE"), "objectSelector": labelled()}
-    return validating(name, {"matchConstraints": constraints, "validations": validations})
+    spec = {"matchConstraints": constraints, "variables": [size_variable()], "validations": validations}
+    return validating(name, spec)
 
 
 def _of_queues(name: str, validations: list[Json]) -> list[Json]:
@@ -147,7 +150,7 @@ def _validations(manager: str) -> list[Json]:
         ),
         validation(
             f"!('{PRIORITY_LABEL}' in object.metadata.labels)"
-            f" || object.metadata.labels['{PRIORITY_LABEL}'].matches('^[0-9]{{1,9}}$')",
+            f" || object.metadata.labels['{PRIORITY_LABEL}'].matches('{_PRIORITY}')",
             f"metadata.labels[{PRIORITY_LABEL}]: must be a whole number from 0 to 999999999",
         ),
         validation(
@@ -156,6 +159,18 @@ def _validations(manager: str) -> list[Json]:
             f"metadata.annotations[{CLUSTERS_ANNOTATION}]: must be names of worker clusters separated by commas",
         ),
     ]
+
+
+def _priority_rule() -> Json:
+    """The webhook's words; a priority that is no number is told elsewhere."""
+    priority = now("labels", f"'{PRIORITY_LABEL}'")
+    allowed = f"int({priority}) <= params.spec.maxPriority"
+    return {
+        "expression": f"!has(params.spec.maxPriority) || !{priority}.matches('{_PRIORITY}') || {allowed}",
+        "messageExpression": f"'the label {PRIORITY_LABEL} is ' + {priority} + ', and MirrorQueue \\'' + {_QUEUE}"
+        " + '\\' allows up to ' + string(params.spec.maxPriority) + ' (maxPriority)'",
+        "reason": "Forbidden",
+    }
 
 
 def _namespace_rule() -> Json:
