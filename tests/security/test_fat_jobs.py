@@ -10,9 +10,9 @@ from tests.e2e.installation.processes import Json
 from tests.security.installation import DispatcherProcess, Installation, Tenant, a_job
 from tests.waiting import eventually
 
-FAT = 40
+FAT = 20
 BYTES = 500_000
-EACH = 1_000_000
+EACH = 500_000
 """Bytes of memory that a Job of half a megabyte may cost at most, everything that moves when it comes included. It was
 3.7 MB for each, for ever."""
 
@@ -20,8 +20,7 @@ EACH = 1_000_000
 def a_fat_job(name: str, queue: str) -> Json:
     """Suspended, of many small things: that is what costs most when it is parsed."""
     job = a_job(name, queue, suspend=True)
-    env = [{"name": f"V{number}", "value": "x" * 10} for number in range(BYTES // 45)]
-    job["spec"]["template"]["spec"]["containers"][0]["env"] = env
+    job["spec"]["template"]["spec"]["containers"][0]["args"] = [f"{number:010}" for number in range(BYTES // 13)]
     return job
 
 
