@@ -231,8 +231,7 @@ async def test_a_management_cluster_that_is_its_own_worker_is_guarded_as_both(gu
         async with guarded.dispatcher() as dispatcher:
             queue = await guarded.queue("home", workers={"names": [home]})
             await tenant.create(a_job("train", queue))
-            copy = await eventually(lambda: _found(guarded.admin, "train", copies))
-            assert copy is not None
+            (copy,) = await eventually(lambda: _jobs(guarded.admin, copies))
             forged = {key: value for key, value in copy["metadata"]["labels"].items() if key in LABELS}
             assert set(forged) >= {ORIGIN_LABEL}
             for client in (thief.client, guarded.admin):
@@ -240,19 +239,16 @@ async def test_a_management_cluster_that_is_its_own_worker_is_guarded_as_both(gu
                     await client.create(JOBS, labelled(a_job("finished", None), **forged), thief.namespace)
             neighbour = await guarded.account(guarded.admin, guarded.fleet.management, copies)
             with pytest.raises(Forbidden, match="kept for the copies"):
-                await neighbour.patch("train", metadata={"labels": {ORIGIN_LABEL: None}})
+                await neighbour.patch(copy["metadata"]["name"], metadata={"labels": {ORIGIN_LABEL: None}})
             await tenant.client.delete(JOBS, "train", tenant.namespace, propagation="Background")
-            await eventually(lambda: _gone(guarded.admin, "train", copies))
+            await eventually(lambda: _jobs(guarded.admin, copies), lambda found: not found)
             assert dispatcher.alive
     finally:
         await guarded.admin.delete(WORKER_CLUSTERS, home)
 
 
-async def _found(client: Client, name: str, namespace: str) -> Json | None:
-    try:
-        return await client.get(JOBS, name, namespace)
-    except NotFound:
-        return None
+async def _jobs(client: Client, namespace: str) -> list[Json]:
+    return (await client.list(JOBS, namespace)).items
 
 
 # --- what must go on as if there were no policies
