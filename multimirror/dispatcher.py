@@ -93,6 +93,7 @@ class Dispatcher:
                 heartbeat=options.heartbeat,
                 guard=guard,
                 plain_http=options.plain_http,
+                known_copies=self._known_copies,
                 also_followed=tuple(
                     copies_of(kind.resource, origin, at_once=False) for kind in KINDS if kind is not JOB
                 ),
@@ -135,6 +136,7 @@ class Dispatcher:
             context=context,
             options=options,
         )
+        self._assignments = assignments
         self._fleet = CachedFleet(cache, workers, assignments, scheduler)
         self._reporter = Reporter(writer, self._fleet, options, clock=clock)
         EventHandlers(
@@ -170,8 +172,18 @@ class Dispatcher:
             for informer in self._cache.informers:
                 await stack.enter_async_context(informer)
             tasks = await stack.enter_async_context(Supervisor())
-            tasks.start("workers", self._workers.run())
+            tasks.start("workers", self._follow_workers())
             yield
+
+    async def _follow_workers(self) -> None:
+        """From when it is known what we have there: how much a worker may show depends on it."""
+        await self._cache.synced()
+        await self._workers.run()
+
+    def _known_copies(self, worker: str) -> int:
+        """How many objects of ours a worker has, or had and may still have."""
+        finished = sum(by_worker[worker] for by_worker in self._cache.originals.finished.values())
+        return self._assignments.usage.sums.worker(worker).jobs + finished
 
     @property
     def has_synced(self) -> bool:

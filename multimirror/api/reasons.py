@@ -110,7 +110,17 @@ CONDITIONS: Final = {
         "The kubeconfig is not self-contained (it names files, programs or proxies, or switches TLS verification off).",
         "Make one with a token or a client certificate inline; `multimirror join` does.",
     ),
-    "SameCluster": Reason("Another WorkerCluster is the same cluster.", "Delete one of the two."),
+    "SameCluster": Reason(
+        "It shows the identity (status.identity) that was recorded for another WorkerCluster before.",
+        "Delete one of the two. If it is another cluster in truth, whoever runs it lies about that.",
+    ),
+    "Misbehaving": Reason(
+        "The worker sent more, or larger things, than our Jobs there explain; the message says what. It is left alone "
+        "for a while, longer each time, also after a restart; its Jobs follow onWorkerLost.",
+        "Find out what answers at its address. Another kubeconfig is tried at once, and so is a worker whose "
+        "status.misbehaviour was removed.",
+    ),
+    "OverBudget": Reason("Reason of the condition Misbehaving: it has done so, lately.", "See Misbehaving."),
     "PermissionDenied": Reason(
         "The account lacks rights on the worker; the message lists them.", "Apply deploy/worker there."
     ),
@@ -124,4 +134,4 @@ CONDITIONS: Final = {
     "Forbidden": Reason("The account may not even look.", "Apply deploy/worker there."),
     "InternalError": Reason("Something unexpected; the log has the trace.", "Report it, please."),
 }
-"""Reasons of the conditions Connected and Ready. Other errors of a worker appear under their own names."""
+"""Reasons of the conditions Connected, Ready and Misbehaving. Other errors of a worker appear under their own names."""

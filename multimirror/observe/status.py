@@ -24,13 +24,13 @@ from multimirror.workers import WorkerState, conditions, merged_conditions
 
 _LONGEST_MESSAGE: Final = 1024
 _LONGEST_NAME: Final = 253
+_LONGEST_UID: Final = 64
 _MOST_CONDITIONS: Final = 16
 _MOST_WORKERS: Final = 1000
 _MOST: Final = 2**31 - 1
 _REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]{0,126}[A-Za-z0-9_])?", re.ASCII)
 _NO_WORD: Final = "BadAnswer"
 """The reason of a worker whose own is no word."""
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def worker_cluster_conditions(view: WorkerClusterView, before: Json, now: float, *, contact_seconds: float) -> Json:
@@ -42,6 +42,8 @@ def worker_cluster_conditions(view: WorkerClusterView, before: Json, now: float,
     return {
         "observedGeneration": view.generation,
         "conditions": _conditions(before, wanted, now, view.generation),
+        "misbehaviour": state.misbehaviour.written() if state.misbehaviour is not None else None,
+        **({"identity": _words(state.identity, _LONGEST_UID)} if state.identity else {}),
         **_contact(state, before, contact_seconds),
     }
 
@@ -135,5 +137,5 @@ def _reason(reason: str) -> str:
 
 def _words(text: str, longest: int = _LONGEST_MESSAGE) -> str:
     """One line, and not too long."""
-    line = _CONTROL.sub(" ", text[: longest + 1])
-    return line if len(line) <= longest else line[: longest - 3] + "..."
+    line = text if len(text) <= longest else text[: longest - 3] + "..."
+    return line if line.isprintable() else "".join([each if each.isprintable() else " " for each in line])
