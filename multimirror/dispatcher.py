@@ -44,6 +44,7 @@ from multimirror.reconcile.lanes import Lanes
 from multimirror.reconcile.memory import Memory
 from multimirror.reconcile.metrics import DispatchTimer
 from multimirror.reconcile.observer import Observer
+from multimirror.reconcile.wholes import WholeOriginals
 from multimirror.scheduling.announcements import Announcements
 from multimirror.scheduling.assignments import Assignments
 from multimirror.scheduling.plan import PlacementDecision
@@ -102,7 +103,8 @@ class Dispatcher:
         )
         originals, memory = cache.originals, Memory()
         self._announcements = announcements = Announcements(self._events, KINDS)
-        observer = Observer(cache, workers, memory, clock)
+        observer = Observer(cache, workers, memory, clock, max_job_bytes=options.max_job_bytes)
+        wholes = WholeOriginals(client)
         queue = WorkQueue[Ref]("management", group=observer.tenant)
         assignments = Assignments(KINDS, originals.queue_of, again=queue.add)
         self._scheduler = scheduler = Scheduler(
@@ -114,6 +116,7 @@ class Dispatcher:
             workers=observer.worker_snapshots,
             worker=observer.worker_snapshot,
             clock=clock,
+            keep=wholes.keep,
             concurrency=options.concurrency,
         )
         context = WorkerContext(
@@ -121,6 +124,7 @@ class Dispatcher:
             memory=memory,
             originals=originals,
             announcements=announcements,
+            wholes=wholes,
             timer=DispatchTimer(),
             refusal_seconds=options.refusal_seconds,
             clock=clock,
