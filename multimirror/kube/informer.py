@@ -45,6 +45,8 @@ _SILENCE: Final = 100.0  # servers send a bookmark every minute or so: a watch t
 _LISTING_SILENCE: Final = 15.0  # nor is there a pause in the middle of a streamed list
 _LEFT_OUT: Final = 1000  # names that are remembered of what `trim` did not want: enough to say that there are many
 _SLICE: Final = 200  # objects of a first list that are told between two turns of everybody else
+_PAGE_ITEMS: Final = 500
+_PAGE_BYTES: Final = 16 * 1024 * 1024  # whatever is listed, so much of it is held whole at once, and no more
 _SETTLED: Final = 1.0  # a watch that lived that long was a good one, even if nothing happened
 
 
@@ -237,7 +239,9 @@ class Informer:
             self._namespace,
             label_selector=self._label_selector,
             field_selector=self._field_selector,
+            limit=self.client.limits.page_items or _PAGE_ITEMS,
             timeout=max(60.0, self.client.timeout),
+            most_bytes=_PAGE_BYTES,
         )
         version = ""
         async with aclosing(pages):
