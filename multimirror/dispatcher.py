@@ -48,7 +48,7 @@ from multimirror.scheduling.announcements import Announcements
 from multimirror.scheduling.assignments import Assignments
 from multimirror.scheduling.plan import PlacementDecision
 from multimirror.scheduling.scheduler import Scheduler
-from multimirror.workers import Worker, WorkerOptions, Workers, copies_of, identity_of
+from multimirror.workers import TokenRenewal, Worker, WorkerOptions, Workers, copies_of, identity_of
 
 COMPONENT: Final = "multimirror"
 _EVENTS_PER_SECOND: Final = 50.0
@@ -82,23 +82,17 @@ class Dispatcher:
             writer, COMPONENT, qps=_EVENTS_PER_SECOND, capacity=5000, wall_clock=lambda: utc_datetime(clock())
         )
         self._cache = cache = ManagementCache(client, options)
-        self._workers = workers = Workers(
-            cache.clusters,
-            cache.secrets,
-            WorkerOptions(
-                origin=origin,
-                secret_namespace=options.namespace,
-                directory=options.kubeconfig_directory,
-                concurrency=options.worker_concurrency,
-                heartbeat=options.heartbeat,
-                guard=guard,
-                plain_http=options.plain_http,
-                also_followed=tuple(
-                    copies_of(kind.resource, origin, at_once=False) for kind in KINDS if kind is not JOB
-                ),
-            ),
-            clock=clock,
+        of_workers = WorkerOptions(
+            origin=origin,
+            secret_namespace=options.namespace,
+            directory=options.kubeconfig_directory,
+            concurrency=options.worker_concurrency,
+            heartbeat=options.heartbeat,
+            guard=guard,
+            plain_http=options.plain_http,
+            also_followed=tuple(copies_of(kind.resource, origin, at_once=False) for kind in KINDS if kind is not JOB),
         )
+        self._workers = workers = Workers(cache.clusters, cache.secrets, of_workers, clock=clock)
         originals, memory, queue = cache.originals, Memory(), WorkQueue[Ref]("management")
         self._announcements = announcements = Announcements(self._events, KINDS)
         observer = Observer(cache, workers, memory, clock)
@@ -135,7 +129,8 @@ class Dispatcher:
             options=options,
         )
         self._fleet = CachedFleet(cache, workers, assignments, scheduler)
-        self._reporter = Reporter(writer, self._fleet, options, clock=clock)
+        self._reporter = reporter = Reporter(writer, self._fleet, options, clock=clock)
+        self._tokens = TokenRenewal(writer, cache.secrets, workers, of_workers, changed=reporter.wake, clock=clock)
         EventHandlers(
             management=cache,
             workers=workers,
@@ -198,6 +193,7 @@ class Dispatcher:
         self._workers.begin()
         async with self._events, Supervisor() as tasks:
             tasks.start("reporter", self._reporter.run())
+            tasks.start("tokens", self._tokens.run())
             tasks.start("first look", self._first_look(), may_return=True)
             scheduler = tasks.start("scheduler", self._scheduler.run(), may_return=True)
             self.ready.set()

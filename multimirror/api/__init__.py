@@ -37,7 +37,15 @@ from multimirror.api.names import (
 )
 from multimirror.api.reading import SpecError
 from multimirror.api.resources import MIRROR_QUEUES, WORKER_CLUSTERS
-from multimirror.api.worker_clusters import CONNECTED, READY, SecretKey, WorkerClusterSpec
+from multimirror.api.worker_clusters import (
+    CONNECTED,
+    READY,
+    RENEWED,
+    WORKER_SYSTEM_NAMESPACE,
+    SecretKey,
+    WorkerClusterSpec,
+    is_protected,
+)
 
 __all__ = [
     "ADMITTED_QUEUE_ANNOTATION",
@@ -62,9 +70,11 @@ __all__ = [
     "READY",
     "RESERVED_ANNOTATION",
     "SIGNATURE_LABEL",
+    "RENEWED",
     "VERSION",
     "WAITS_FOR_ANNOTATION",
     "WORKER_CLUSTERS",
+    "WORKER_SYSTEM_NAMESPACE",
     "Fence",
     "LostAction",
     "MirrorQueueSpec",
@@ -78,6 +88,7 @@ __all__ = [
     "WorkerClusterSpec",
     "allowed_clusters",
     "crds",
+    "is_protected",
     "priority_of",
     "queue_of",
 ]

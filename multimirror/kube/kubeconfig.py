@@ -9,6 +9,7 @@ silently not do.
 
 import base64
 import binascii
+import copy
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -95,6 +96,18 @@ def parse_strict(source: Mapping[str, Any] | bytes | str, *, plain_http: bool = 
     if urlsplit(access.server).scheme != "https" and not plain_http:
         raise ConfigError("must be an https:// address", field="clusters[].cluster.server")
     return access
+
+
+def with_token(source: bytes | str, token: str) -> str:
+    """The same kubeconfig with another token for the user of its current context."""
+    config: dict[str, Any] = copy.deepcopy(dict(_mapping(source)))
+    current = config.get("current-context") or config["contexts"][0]["name"]
+    chosen, _, _ = _find(config, "contexts", "context", current)
+    for entry in config.get("users") or ():
+        if entry["name"] == chosen.get("user"):
+            entry["user"] = {**(entry.get("user") or {}), "token": token}
+    parse_strict(config)
+    return yaml.safe_dump(config, sort_keys=False)
 
 
 def parse_lenient(source: Mapping[str, Any] | Path | None, context: str | None = None) -> Access:

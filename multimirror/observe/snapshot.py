@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 from multimirror.api import MirrorQueueSpec, SpecError, WorkerClusterSpec
 from multimirror.batch import Json
-from multimirror.workers import WorkerState
+from multimirror.workers import TokenState, WorkerState
 
 COPY_STATES: Final = ("running", "suspended", "complete", "failed", "terminating")
 
@@ -86,6 +86,9 @@ class FleetState(Protocol):
     def worker_state(self, worker: str) -> WorkerState | None:
         """None while nobody tries to connect to it."""
 
+    def worker_token(self, worker: str) -> TokenState | None:
+        """None where nobody has looked at it."""
+
     def worker_spec(self, worker: str) -> WorkerClusterSpec | None:
         """None where it cannot be read."""
 
@@ -126,6 +129,7 @@ class WorkerClusterView:
     name: str
     generation: int = 1
     state: WorkerState | None = None
+    token: TokenState | None = None
     cordoned: bool = False
     capacity: Mapping[str, Decimal] | None = None
     """Declared, or found; None: not known."""
@@ -198,6 +202,7 @@ def worker_cluster_view(state: FleetState, cluster: Json, copies: Mapping[str, M
         name=name,
         generation=cluster["metadata"].get("generation", 1),
         state=found,
+        token=state.worker_token(name),
         cordoned=spec is not None and spec.cordoned,
         capacity=declared if declared is not None or found is None else found.capacity,
         jobs=usage.jobs,

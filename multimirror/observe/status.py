@@ -6,12 +6,12 @@ What others have written into a status stays. Conditions keep the time of their 
 from collections.abc import Mapping
 from decimal import Decimal
 
-from multimirror.api import READY
+from multimirror.api import READY, RENEWED
 from multimirror.batch import Json
 from multimirror.batch.quantities import canonical
 from multimirror.batch.times import format_time, seconds_of, utc_datetime
 from multimirror.observe.snapshot import MirrorQueueView, QueueHead, WorkerClusterView
-from multimirror.workers import WorkerState, conditions, merged_conditions
+from multimirror.workers import TokenState, WorkerState, conditions, merged_conditions
 
 
 def worker_cluster_status(view: WorkerClusterView, before: Json, now: float, *, contact_seconds: float) -> Json:
@@ -23,8 +23,8 @@ def worker_cluster_status(view: WorkerClusterView, before: Json, now: float, *, 
         **before,
         "observedGeneration": view.generation,
         "conditions": merged_conditions(
-            before.get("conditions") or [],
-            conditions(state, cordoned=view.cordoned),
+            _but_the_tokens(before.get("conditions") or [], view.token),
+            conditions(state, cordoned=view.cordoned, token=view.token),
             now=format_time(utc_datetime(now)),
             generation=view.generation,
         ),
@@ -34,9 +34,20 @@ def worker_cluster_status(view: WorkerClusterView, before: Json, now: float, *, 
     }
     if state.version:
         status["version"] = state.version
+    if view.token is not None and view.token.expires is not None:
+        status["tokenExpires"] = format_time(utc_datetime(view.token.expires))
+    else:
+        status.pop("tokenExpires", None)
     if view.capacity is not None:
         status["capacity"] = _quantities(view.capacity)
     return status | _contact(state, before, contact_seconds)
+
+
+def _but_the_tokens(conditions: list[Json], token: TokenState | None) -> list[Json]:
+    """A credential that is not ours to renew has no such condition any more."""
+    if token is None or token.renewable:
+        return conditions
+    return [each for each in conditions if each.get("type") != RENEWED]
 
 
 def _contact(state: WorkerState, before: Json, contact_seconds: float) -> Json:

@@ -5,8 +5,9 @@ from multimirror.workers.followed import Followed, copies_of, trim_namespace
 from multimirror.workers.manager import Workers
 from multimirror.workers.options import Heartbeat, WorkerOptions
 from multimirror.workers.probe import identity_of
+from multimirror.workers.renewal import TokenRenewal
 from multimirror.workers.session import NotFollowed, Session
-from multimirror.workers.state import Contact, WorkerState, conditions, merged_conditions
+from multimirror.workers.state import Contact, TokenState, WorkerState, conditions, merged_conditions
 
 __all__ = [
     "Contact",
@@ -14,6 +15,8 @@ __all__ = [
     "Heartbeat",
     "NotFollowed",
     "Session",
+    "TokenRenewal",
+    "TokenState",
     "Worker",
     "WorkerHandlers",
     "WorkerOptions",
