@@ -64,6 +64,7 @@ class WorkQueue(Generic[K]):
         self._closed = False
         self._idle = asyncio.Event()
         self._idle.set()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._depth = metrics.QUEUE_DEPTH.labels(name)
         self._adds = metrics.QUEUE_ADDS.labels(name)
         self._retries = metrics.QUEUE_RETRIES.labels(name)
@@ -150,7 +151,8 @@ class WorkQueue(Generic[K]):
             if waiting is not None and waiting[1] == order:
                 break
         del self._waiting[key]
-        now = asyncio.get_running_loop().time()
+        self._loop = asyncio.get_running_loop()
+        now = self._loop.time()
         self._running[key] = now
         self._depth.dec()
         self._waits.observe(now - waiting[2])
@@ -219,7 +221,9 @@ class WorkQueue(Generic[K]):
             self._set_timer()
 
     def _ages(self) -> list[float]:
-        if not self._running:
+        """Asked by the thread that renders metrics: of what the loop may change meanwhile, a copy made in one step."""
+        running = list(self._running.values())
+        if not running or self._loop is None:
             return []
-        now = asyncio.get_running_loop().time()
-        return [now - since for since in self._running.values()]
+        now = self._loop.time()
+        return [now - since for since in running]

@@ -13,7 +13,7 @@ from multimirror.kube.health import HealthServer
 from multimirror.kube.manager import Election, Manager, background
 from multimirror.kube.supervise import Supervisor, TaskEnded
 from tests.unit.kube.servers import THINGS, Things, running
-from tests.unit.kube.test_process import fetch
+from tests.unit.kube.test_health import fetch
 from tests.unit.kube.virtual_time import virtual_time
 
 NOWHERE = Connection(name="nowhere", server="http://127.0.0.1:1")
@@ -109,7 +109,6 @@ async def test_what_is_served_beside_is_open_all_the_while() -> None:
     assert (clerk.story[0], clerk.story[-1]) == ("opened", "closed")
 
 
-@virtual_time
 async def test_health_names_the_task_that_died_while_the_process_comes_to_its_end() -> None:
     health = HealthServer("127.0.0.1", 0)
     seen: list[tuple[int, str]] = []

@@ -1,7 +1,6 @@
 """What a process shows to the outside: health, metrics, logs, and an orderly end."""
 
 import asyncio
-import contextlib
 import json
 import logging
 import os
@@ -20,6 +19,7 @@ from multimirror.kube.health import HealthServer
 from multimirror.kube.logs import LogFormat, configure_logging
 from multimirror.kube.supervise import Supervisor
 from tests.unit.kube.servers import THINGS, Server, Things, status
+from tests.unit.kube.test_health import fetch
 
 
 @pytest.fixture
@@ -36,66 +36,6 @@ def configure(log_format: LogFormat, level: str = "info") -> None:
     """As a process does; but the loggers of modules, which outlive the test, do not remember it."""
     configure_logging(log_format, level)
     structlog.configure(cache_logger_on_first_use=False)
-
-
-async def fetch(health: HealthServer, path: str) -> tuple[int, str]:
-    """What a person sees with curl."""
-    async with Client(Connection(name="health", server=f"http://127.0.0.1:{health.port}"), timeout=20) as client:
-        try:
-            response = await client.request("GET", path)
-        except Exception as error:  # noqa: BLE001
-            return getattr(error, "status", 0), str(error)
-        return response.status, response.body.decode()
-
-
-async def test_readiness_says_what_is_missing_and_health_does_not_depend_on_it() -> None:
-    why: str | None = "jobs.batch is not filled yet"
-    async with HealthServer("127.0.0.1", 0) as health:
-        health.add_ready_check("caches", lambda: why)
-        assert await fetch(health, "/healthz") == (200, "ok\n")
-        code, text = await fetch(health, "/readyz")
-        assert code == 503
-        assert "[-]caches failed: jobs.batch is not filled yet" in text
-        why = None
-        assert await fetch(health, "/readyz") == (200, "[+]caches ok\nok\n")
-        assert (await fetch(health, "/nothing"))[0] == 404
-
-
-async def test_health_is_served_over_one_connection_and_only_to_be_read() -> None:
-    async with HealthServer("127.0.0.1", 0) as health:
-        reader, writer = await asyncio.open_connection("127.0.0.1", health.port)
-        writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nHEAD /readyz?verbose HTTP/1.1\r\nHost: x\r\n\r\n")
-        for body in (b"ok\n", b""):
-            head = await reader.readuntil(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 200 OK\r\n")
-            assert b"Content-Length: 3\r\n" in head
-            assert await reader.readexactly(len(body)) == body
-        writer.write(b"POST /healthz HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}")
-        assert (await reader.read()).startswith(b"HTTP/1.1 405 ")  # and hangs up
-        writer.close()
-
-
-@pytest.mark.parametrize(
-    "garbage", [b"\x16\x03\x01\r\n\r\n", b"GET /healthz\r\n\r\n", b"x" * 100_000], ids=["TLS", "no HTTP", "endless"]
-)
-async def test_who_does_not_speak_http_is_hung_up_on_and_the_others_are_served(garbage: bytes) -> None:
-    async with HealthServer("127.0.0.1", 0) as health:
-        reader, writer = await asyncio.open_connection("127.0.0.1", health.port)
-        writer.write(garbage)
-        with contextlib.suppress(ConnectionError):
-            assert await reader.read() == b""
-        writer.close()
-        assert await fetch(health, "/healthz") == (200, "ok\n")
-
-
-async def test_a_connection_that_is_kept_does_not_hold_up_the_end() -> None:
-    async with asyncio.timeout(30):
-        async with HealthServer("127.0.0.1", 0) as health:
-            reader, writer = await asyncio.open_connection("127.0.0.1", health.port)
-            writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
-            await reader.readuntil(b"ok\n")
-        assert await reader.read() == b""
-        writer.close()
 
 
 async def test_metrics_tell_what_client_queue_and_caches_do(server: Server) -> None:
