@@ -35,6 +35,7 @@ from multimirror.workers.tokens import (
     NotOurs,
     Renew,
     Revoke,
+    Slots,
     Step,
     TokenClaims,
     Wait,
@@ -100,7 +101,7 @@ class TokenRenewal:
             return
         token = self._token(worker.name, secret, spec.secret.key)
         claims, now = claims_of(token), self._clock()
-        step = decide(claims, secret, self._options.origin, now)
+        step = decide(claims, secret, Slots.of(self._options.origin, worker.name), now)
         self._tell(worker, TokenState(expires=expiry_of(token), renewable=not isinstance(step, NotOurs)))
         if not isinstance(step, (Renew, Revoke)) or now < self._not_before.get(worker.name, 0.0):
             return

@@ -94,9 +94,7 @@ def _token_condition(token: TokenState | None) -> list[tuple[str, bool, str, str
         return []
     end = f"{utc_datetime(token.expires):%Y-%m-%d %H:%M} UTC"
     if token.problem:
-        return [
-            (RENEWED, False, "RenewalFailed", f"its token ends at {end}, and is not renewed: {token.problem}")
-        ]
+        return [(RENEWED, False, "RenewalFailed", f"its token ends at {end}, and is not renewed: {token.problem}")]
     return [(RENEWED, True, "Renewed", f"its token is good until {end}, and is renewed before")]
 
 

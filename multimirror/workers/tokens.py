@@ -2,7 +2,7 @@
 
 A token of `multimirror join` is good for a day, and bound to a Secret on the worker that holds nothing: once that is
 deleted, so is the token (an API server remembers for up to ten seconds that a token was good). Each management cluster
-has two names for such Secrets there, its *slots*, and uses them in turn:
+has two names for such Secrets there, the *slots* of that WorkerCluster, and uses them in turn:
 
     half of the token's time is over        make the other slot anew, ask for a token bound to it, store it
     another token is stored                 go on with it, delete the slot of the one before
@@ -16,7 +16,7 @@ import base64
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import orjson
 
@@ -25,6 +25,7 @@ from multimirror.batch import Json
 
 ACCOUNT: Final = "multimirror"
 """The dispatcher's ServiceAccount on each worker, in WORKER_SYSTEM_NAMESPACE."""
+PREFIX: Final = "multimirror-token-"
 LONGEST_SECONDS: Final = 24 * 3600
 """What is asked for, at most; the policy multimirror-tokens on the worker allows its account no more."""
 SHORTEST_SECONDS: Final = 600
@@ -75,15 +76,32 @@ def expiry_of(token: str | None) -> float | None:
         return None
 
 
-def slots(origin: str) -> tuple[str, str]:
-    """The names of one management cluster's Secrets on a worker."""
-    name = f"multimirror-token-{hashlib.sha256(origin.encode()).hexdigest()[:10]}"
-    return f"{name}-a", f"{name}-b"
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The two names of Secrets on a worker to which the tokens of one WorkerCluster are bound.
 
+    Another management cluster has others there, and so has another WorkerCluster that is the same cluster by mistake:
+    what one of them revokes is its own.
+    """
 
-def other_slot(origin: str, slot: str | None) -> str:
-    first, second = slots(origin)
-    return second if slot == first else first
+    key: str
+
+    @classmethod
+    def of(cls, origin: str, worker: str) -> Self:
+        """Of the WorkerCluster of that name, on the management cluster of that identity."""
+        return cls(hashlib.sha256(f"{origin}/{worker}".encode()).hexdigest()[:16])
+
+    @property
+    def names(self) -> tuple[str, str]:
+        return f"{PREFIX}{self.key}-a", f"{PREFIX}{self.key}-b"
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def beside(self, name: str | None) -> str:
+        """The other one."""
+        first, second = self.names
+        return second if name == first else first
 
 
 def slot_secret(name: str) -> Json:
@@ -135,17 +153,17 @@ class NotOurs:
 Step = Renew | Revoke | Wait | NotOurs
 
 
-def decide(claims: TokenClaims | None, secret: Mapping[str, Any], origin: str, now: float) -> Step:
+def decide(claims: TokenClaims | None, secret: Mapping[str, Any], slots: Slots, now: float) -> Step:
     """What is to be done about the token of a worker, stored in that Secret of the management cluster."""
     metadata = secret.get("metadata") or {}
     made_by_us = OURS.items() <= (metadata.get("labels") or {}).items()
-    if claims is None or not made_by_us or claims.expires is None or claims.secret not in slots(origin):
+    if claims is None or not made_by_us or claims.expires is None or claims.secret not in slots:
         return NotOurs()
     stale = (metadata.get("annotations") or {}).get(REVOKE_ANNOTATION)
-    if stale in slots(origin) and stale != claims.secret:
-        return Revoke(stale)
+    if stale in slots and stale != claims.secret:
+        return Revoke(str(stale))
     lifetime = claims.expires - claims.issued
     due = claims.issued + lifetime / 2
     if now < due:
         return Wait(due)
-    return Renew(other_slot(origin, claims.secret), max(SHORTEST_SECONDS, min(lifetime, LONGEST_SECONDS)))
+    return Renew(slots.beside(claims.secret), max(SHORTEST_SECONDS, min(lifetime, LONGEST_SECONDS)))

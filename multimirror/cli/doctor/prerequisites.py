@@ -26,7 +26,7 @@ def permissions(namespace: str, *, lease: str | None, admission: bool) -> list[P
     needed += [Permission("patch", resource, group) for resource, group in written]
     needed += [Permission("get", "namespaces"), Permission("create", "events"), Permission("list", "events")]
     needed.append(Permission(VERB, "mirrorqueues", GROUP))
-    needed += [Permission(verb, "secrets", namespace=namespace) for verb in ("list", "watch")]
+    needed += [Permission(verb, "secrets", namespace=namespace) for verb in ("list", "watch", "patch")]
     if lease is not None:
         needed += [Permission(verb, "leases", "coordination.k8s.io", namespace, lease) for verb in ("get", "update")]
         needed.append(Permission("create", "leases", "coordination.k8s.io", namespace))
