@@ -100,13 +100,13 @@ def parse_strict(source: Mapping[str, Any] | bytes | str, *, plain_http: bool = 
 
 def with_token(source: bytes | str, token: str) -> str:
     """The same kubeconfig with another token for the user of its current context."""
+    _check_header(token, "token")
     config: dict[str, Any] = copy.deepcopy(dict(_mapping(source)))
     current = config.get("current-context") or config["contexts"][0]["name"]
     chosen, _, _ = _find(config, "contexts", "context", current)
     for entry in config.get("users") or ():
         if entry["name"] == chosen.get("user"):
             entry["user"] = {**(entry.get("user") or {}), "token": token}
-    parse_strict(config)
     return yaml.safe_dump(config, sort_keys=False)
 
 

@@ -21,7 +21,7 @@ import structlog
 from multimirror.api import WORKER_SYSTEM_NAMESPACE, SecretKey
 from multimirror.batch import Json
 from multimirror.kube import ApiError, Change, Client, Connection, Informer, KubeError
-from multimirror.kube.errors import BadAnswer, ConfigError, LeadershipLost, NotFound
+from multimirror.kube.errors import BadAnswer, ConfigError, Conflict, LeadershipLost, NotFound
 from multimirror.kube.kubeconfig import parse_strict, with_token
 from multimirror.kube.resources import SECRETS, SERVICE_ACCOUNTS
 from multimirror.kube.supervise import Supervisor
@@ -75,6 +75,7 @@ class TokenRenewal:
         self._not_before: dict[str, float] = {}  # worker: when a step that failed is tried again
         self._renewed: dict[str, float] = {}  # worker: when; no worker keeps us busy with tokens that end at once
         self._read: dict[str, tuple[str, str | None]] = {}  # worker: a kubeconfig as it is stored, and its token
+        self._replaced: dict[str, str] = {}  # worker: the version of its Secret that we have written over
         self._news = asyncio.Event()
         secrets.add_handler(self._secret_changed)
 
@@ -99,6 +100,8 @@ class TokenRenewal:
             secret = self._secrets.get(f"{self._options.secret_namespace}/{spec.secret.name}")
         if spec is None or spec.secret is None or secret is None or worker.name in self._busy:
             return
+        if self._replaced.get(worker.name) == secret["metadata"]["resourceVersion"]:
+            return  # the cache does not show yet what we wrote
         token = self._token(worker.name, secret, spec.secret.key)
         claims, now = claims_of(token), self._clock()
         step = decide(claims, secret, Slots.of(self._options.origin, worker.name), now)
@@ -141,6 +144,8 @@ class TokenRenewal:
                         pass
         except LeadershipLost:
             raise
+        except Conflict:
+            log.info("the Secret of a worker was changed meanwhile; what is in it now counts")
         except (KubeError, TimeoutError, ValueError) as error:
             problem = str(error) or "no answer in time"
             log.warning("token not renewed", step=type(step).__name__, error=problem)
@@ -175,16 +180,8 @@ class TokenRenewal:
         answer = await there.request("POST", path, body=body, headers=_JSON)
         token = _token_in(answer.body, step.slot, worker.name)
         kubeconfig = with_token(_kubeconfig(secret, where.key), token)
-        metadata = secret["metadata"]
-        change = {
-            "metadata": {
-                "uid": metadata["uid"],
-                "resourceVersion": metadata["resourceVersion"],
-                "annotations": {REVOKE_ANNOTATION: claims.secret},
-            },
-            "data": {where.key: base64.b64encode(kubeconfig.encode()).decode()},
-        }
-        await self._client.patch(SECRETS, where.name, change, self._options.secret_namespace)
+        data = {where.key: base64.b64encode(kubeconfig.encode()).decode()}
+        await self._write(worker, secret, revoke=claims.secret, data=data)
 
     async def _revoke(self, worker: Worker, step: Revoke, secret: Json, where: SecretKey) -> None:
         kubeconfig = _kubeconfig(secret, where.key)
@@ -193,15 +190,15 @@ class TokenRenewal:
             there = client.guarded(self._options.guard) if self._options.guard is not None else client
             with suppress(NotFound):
                 await there.delete(SECRETS, step.slot, WORKER_SYSTEM_NAMESPACE)
+        await self._write(worker, secret, revoke=None)
+
+    async def _write(self, worker: Worker, secret: Json, *, revoke: str | None, **change: Json) -> None:
+        """On the version that was decided on."""
         metadata = secret["metadata"]
-        change = {
-            "metadata": {
-                "uid": metadata["uid"],
-                "resourceVersion": metadata["resourceVersion"],
-                "annotations": {REVOKE_ANNOTATION: None},
-            }
-        }
-        await self._client.patch(SECRETS, where.name, change, self._options.secret_namespace)
+        decided_on = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+        change["metadata"] = {**decided_on, "annotations": {REVOKE_ANNOTATION: revoke}}
+        await self._client.patch(SECRETS, metadata["name"], change, self._options.secret_namespace)
+        self._replaced[worker.name] = metadata["resourceVersion"]
 
 
 def _kubeconfig(secret: Json, key: str) -> bytes:
