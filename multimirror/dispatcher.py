@@ -93,9 +93,10 @@ class Dispatcher:
             also_followed=tuple(copies_of(kind.resource, origin, at_once=False) for kind in KINDS if kind is not JOB),
         )
         self._workers = workers = Workers(cache.clusters, cache.secrets, of_workers, clock=clock)
-        originals, memory, queue = cache.originals, Memory(), WorkQueue[Ref]("management")
+        originals, memory = cache.originals, Memory()
         self._announcements = announcements = Announcements(self._events, KINDS)
         observer = Observer(cache, workers, memory, clock)
+        queue = WorkQueue[Ref]("management", group=observer.tenant)
         assignments = Assignments(KINDS, originals.queue_of, again=queue.add)
         self._scheduler = scheduler = Scheduler(
             writer,

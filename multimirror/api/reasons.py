@@ -83,11 +83,12 @@ WAITING: Final = {
         "Wait for room, or put right what the message says (cordoned, not ready, no such namespace, ...).",
     ),
     "NeverFits": Reason(
-        "The Job asks for more than the whole quota, or than any worker has in all. It holds up nobody behind it.",
-        "Ask for less, or add a larger worker, or raise the quota.",
+        "The Job asks for more than the whole quota, than any worker has in all, for a resource that no worker has, or "
+        "for clusters that are not its queue's. It holds up nobody behind it.",
+        "Ask for less or for others, or add a larger worker, or raise the quota.",
     ),
     "BlockedByQueue": Reason(
-        "The queue is strict (StrictFIFO), and a Job before this one does not fit yet.",
+        "The queue is strict (StrictFIFO), and a Job before this one waits for quota, or for room on a worker.",
         "Wait, or set queueingStrategy to BestEffortFIFO.",
     ),
     "Invalid": Reason(

@@ -17,7 +17,7 @@ from multimirror.cli import credentials
 from multimirror.cli.apply import FIELD_MANAGER, apply, apply_all, remove, remove_all
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.cli.manifests import manifest
-from multimirror.cli.placement_policy import are_policies_served
+from multimirror.cli.placement_policy import apply_worker_policy, are_policies_served, remove_worker_policy
 from multimirror.cli.progress import say
 from multimirror.kube import Client, resources
 from multimirror.kube.errors import Forbidden, NotFound
@@ -63,6 +63,7 @@ async def grant(worker: Client, namespaces: Mapping[str, str] | None, slots: Slo
     limited = await _limit(worker)
     await apply_all(worker, [each for each in documents[1:] if account or each["kind"] != "ServiceAccount"])
     await apply_all(worker, token_roles(slots))
+    await _leave_labels_to_the_account(worker)
     if namespaces is None:
         await apply_all(worker, manifest(_EVERYWHERE))
         but = f" but kube-* and {WORKER_SYSTEM_NAMESPACE}" if limited else ", kube-system among them"
@@ -100,6 +101,18 @@ def token_roles(slots: Slots) -> list[Json]:
     text = orjson.dumps(manifest(_SLOTS)).replace(_KEY.encode(), slots.key.encode())
     documents: list[Json] = orjson.loads(text)
     return documents
+
+
+async def _leave_labels_to_the_account(worker: Client) -> None:
+    """After its role, which names the verb that the policy asks for."""
+    try:
+        served = await apply_worker_policy(worker)
+    except Forbidden:
+        say("note: you may not write ValidatingAdmissionPolicies there; its administrator applies worker/policy.yaml,")
+        say("  without which whoever may write Jobs there can label them as our copies (they would not count as such)")
+        return
+    if not served:
+        say("note: it has no ValidatingAdmissionPolicies (Kubernetes 1.30): anybody's Jobs can carry our labels there")
 
 
 async def _granted_before(worker: Client, granted: set[str]) -> list[str]:
@@ -155,12 +168,13 @@ async def revoke(worker: Client, names: Iterable[str]) -> None:
 
 
 async def remove_account(worker: Client) -> None:
-    """With its tokens, its roles and every binding of them. Their namespace stays: others may use it."""
+    """With its tokens, its roles, every binding of them and the policies. Their namespace stays: others may use it."""
     binding = manifest(_BINDING)
     name = binding[0]["metadata"]["name"]
     for each in (await worker.list(resources.ROLE_BINDINGS, field_selector=f"metadata.name={name}")).items:
         await remove_all(worker, binding, each["metadata"]["namespace"])
     await remove_all(worker, manifest(_EVERYWHERE))
+    await remove_worker_policy(worker)
     await remove_all(worker, [each for each in manifest("worker/worker.yaml") if each["kind"] != "Namespace"])
     await remove(worker, _LASTING)
     for resource, prefix in (

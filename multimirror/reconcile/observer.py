@@ -63,6 +63,13 @@ class Observer:
             now=now,
         )
 
+    def tenant(self, ref: Ref) -> str:
+        """Whose turn it is when this object's is: its namespace, or that of what it has left behind."""
+        obj = self._management.originals.get(ref)
+        if obj is not None:
+            return str(obj["metadata"]["namespace"])
+        return next((copy.namespace for copy in self._copies(ref)), "")
+
     def namespace_there(self, obj: Json) -> str | None:
         """Where on its worker the copy of an assigned object belongs; see ObservedState.namespace."""
         cluster = cluster_of(obj)

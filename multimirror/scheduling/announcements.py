@@ -31,10 +31,9 @@ class Announcements:
         self._events, self._kinds = events, kinds
         self._told: dict[Ref, str] = {}
 
-    @property
-    def room(self) -> int:
-        """How many more events can be taken right now."""
-        return self._events.room
+    def room(self, namespace: str) -> int:
+        """How many more events about objects of a namespace can be taken right now."""
+        return self._events.room(namespace)
 
     def forget(self, ref: Ref) -> None:
         self._told.pop(ref, None)

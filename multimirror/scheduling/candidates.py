@@ -26,8 +26,13 @@ class WorkerSnapshot:
         return self.state.ready and not self.spec.cordoned
 
     @property
+    def lists_all(self) -> bool:
+        """Its capacity was found on its nodes: an extended resource that none of them names is not there."""
+        return self.spec.capacity is None and self.state.capacity is not None
+
+    @property
     def capacity(self) -> Amounts:
-        """Declared, or found. What is not in it is not known, and has no limit."""
+        """Declared, or found. What is not in it is not known, and has no limit (but see `lists_all`)."""
         capacity = self.spec.capacity if self.spec.capacity is not None else self.state.capacity
         return amounts_of(capacity or {})
 

@@ -1,12 +1,14 @@
 """`multimirror install`: the flags, and what is told on the way."""
 
 import asyncio
+import re
 import sys
 from datetime import timedelta
 
 import click
 import yaml
 
+from multimirror.api import MANAGED_BY
 from multimirror.cli.apply import ObjectChange
 from multimirror.cli.connection import SYSTEM_NAMESPACE, Management, on_management
 from multimirror.cli.errors import CommandError, Exit
@@ -24,6 +26,16 @@ Examples:
   multimirror install --component builtin-controller --context worker
 """
 _COLOURS = {"created": "green", "configured": "yellow", "deleted": "red"}
+
+
+_MANAGER = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9._~-]+")
+
+
+def _manager(_: click.Context, __: click.Parameter, value: str) -> str:
+    """It is written into expressions: only what a Job can have."""
+    if not _MANAGER.fullmatch(value) or len(value) > 63:
+        raise click.BadParameter(f"{value!r} is no DOMAIN/NAME of at most 63 characters")
+    return value
 
 
 @click.command(epilog=EXAMPLES)
@@ -47,6 +59,14 @@ _COLOURS = {"created": "green", "configured": "yellow", "deleted": "red"}
     show_default=True,
     metavar="KIND",
     help="webhook, policies (Kubernetes 1.36) or none.",
+)
+@click.option(
+    "--managed-by",
+    default=MANAGED_BY,
+    show_default=True,
+    callback=_manager,
+    metavar="NAME",
+    help="The dispatcher's mark on Jobs.",
 )
 @click.option(
     "--dry-run",

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
+from multimirror.api import MANAGED_BY
 from multimirror.batch import Json
 from multimirror.cli.manifests import manifest
 from multimirror.kube import resources
@@ -53,12 +54,14 @@ class InstallOptions:
     image: str | None = None
     replicas: int | None = None
     admission: Admission = "webhook"
+    managed_by: str = MANAGED_BY
 
 
 def objects(options: InstallOptions) -> list[Json]:
     """All that is to be there, in the order of installation."""
     name = "builtin-controller" if options.component == "builtin-controller" else f"multimirror-{options.admission}"
     found = [_moved(obj, options.namespace) for obj in manifest(f"manifests/{name}.yaml")]
+    found = [_marked(obj, options.managed_by) for obj in found]
     for obj in found:
         if obj["kind"] == "Deployment":
             _fill_in(obj["spec"], options)
@@ -106,6 +109,15 @@ def _moved(value: Any, namespace: str) -> Any:
     if isinstance(value, str) and value.startswith("--") and value.endswith(f"={NAMESPACE}"):
         return value.removesuffix(NAMESPACE) + namespace
     return value
+
+
+def _marked(value: Any, managed_by: str) -> Any:
+    """The same with another mark on Jobs: in a flag, and within the expressions and messages of policies."""
+    if isinstance(value, dict):
+        return {key: _marked(inner, managed_by) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_marked(inner, managed_by) for inner in value]
+    return value.replace(MANAGED_BY, managed_by) if isinstance(value, str) else value
 
 
 def _fill_in(deployment: Json, options: InstallOptions) -> None:

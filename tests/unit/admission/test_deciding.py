@@ -52,8 +52,13 @@ DEFAULTED = a_namespace(**{DEFAULT_QUEUE_LABEL: "q"})
 QUEUES: dict[str, Object] = {
     "q": {"metadata": {"name": "q"}, "spec": {}},
     "team-b-only": {"metadata": {"name": "b"}, "spec": {"namespaceSelector": {"matchLabels": {"team": "b"}}}},
+    "calm": {"metadata": {"name": "calm"}, "spec": {"maxPriority": 10}},
     "broken": {"metadata": {"name": "broken"}, "spec": {"placement": "Random"}},
 }
+OURS_WITHOUT_A_QUEUE = (
+    "spec.managedBy is multimirror.dev/dispatcher, which places Jobs by queue and quota, and the Job names no queue: "
+    "add the label multimirror.dev/queue, or remove spec.managedBy"
+)
 TAKEN = {"managedBy": MANAGED_BY, "suspend": True, "parallelism": 1}
 
 
@@ -64,6 +69,7 @@ TAKEN = {"managedBy": MANAGED_BY, "suspend": True, "parallelism": 1}
         pytest.param(a_job(queued(), suspend=True), PLAIN, queued(), id="suspended by its user"),
         pytest.param(a_job(queued(), managedBy=MANAGED_BY), PLAIN, queued(), id="names us, too"),
         pytest.param(a_job(queued(**{PRIORITY_LABEL: "7"})), PLAIN, queued(**{PRIORITY_LABEL: "7"}), id="a priority"),
+        pytest.param(a_job(managedBy=MANAGED_BY), DEFAULTED, queued(), id="names us, where there is a default queue"),
         pytest.param(a_job(), DEFAULTED, queued(), id="no labels at all, in a namespace with a default queue"),
         pytest.param(a_job({}), DEFAULTED, queued(), id="an empty map of labels"),
         pytest.param(a_job({"a": "b"}), DEFAULTED, {"a": "b", **queued()}, id="other labels stay"),
@@ -109,7 +115,6 @@ def test_a_job_that_its_user_creates_suspended_is_held(job: Object, held: bool) 
         pytest.param(a_job(managedBy="kubernetes.io/job-controller"), DEFAULTED, id="opted out"),
         pytest.param(a_job(owner={"kind": "JobSet", "controller": True}), DEFAULTED, id="a part of something larger"),
         pytest.param(a_job({ORIGIN_LABEL: "here"}), DEFAULTED, id="a copy"),
-        pytest.param(a_job(managedBy=MANAGED_BY), PLAIN, id="names us, but no queue"),
     ],
 )
 def test_a_job_is_left_alone(job: Object, namespace: Object) -> None:
@@ -122,20 +127,20 @@ def test_a_job_is_left_alone(job: Object, namespace: Object) -> None:
         pytest.param(
             a_job(queued("nope")),
             PLAIN,
-            "there is no MirrorQueue 'nope'; namespace 'team-a' may use q",
+            "there is no MirrorQueue 'nope'; namespace 'team-a' may use calm, q",
             id="no such queue",
         ),
         pytest.param(
             a_job(),
             a_namespace(**{DEFAULT_QUEUE_LABEL: "nope"}),
-            "there is no MirrorQueue 'nope'; namespace 'team-a' may use q",
+            "there is no MirrorQueue 'nope'; namespace 'team-a' may use calm, q",
             id="no such default queue",
         ),
         pytest.param(
             a_job(queued("team-b-only")),
             PLAIN,
             "MirrorQueue 'team-b-only' may not be used from namespace 'team-a', whose labels do not match its "
-            "spec.namespaceSelector; namespace 'team-a' may use q",
+            "spec.namespaceSelector; namespace 'team-a' may use calm, q",
             id="another team's queue",
         ),
         pytest.param(
@@ -165,6 +170,33 @@ def test_a_job_is_left_alone(job: Object, namespace: Object) -> None:
             "the label multimirror.dev/origin is kept for copies that multimirror makes: remove it",
             id="dressed up as a copy",
         ),
+        pytest.param(a_job(managedBy=MANAGED_BY), PLAIN, OURS_WITHOUT_A_QUEUE, id="names us, but no queue"),
+        pytest.param(
+            a_job(owner={"kind": "JobSet", "controller": True}, managedBy=MANAGED_BY),
+            DEFAULTED,
+            OURS_WITHOUT_A_QUEUE,
+            id="a part of something larger that names us, but no queue",
+        ),
+        pytest.param(
+            a_job({ORIGIN_LABEL: "x"}, managedBy=MANAGED_BY),
+            DEFAULTED,
+            OURS_WITHOUT_A_QUEUE,
+            id="dressed up as a copy that names us",
+        ),
+        pytest.param(
+            a_job(annotations={"mine": "yes", ATTEMPT_ANNOTATION: "1"}),
+            PLAIN,
+            f"metadata.annotations[{ATTEMPT_ANNOTATION}] is written by multimirror alone, which places Jobs by queue "
+            "and quota: remove it",
+            id="placed by its user, and not ours",
+        ),
+        pytest.param(
+            a_job(annotations={CLUSTER_ANNOTATION: "east"}, managedBy="kubernetes.io/job-controller"),
+            DEFAULTED,
+            f"metadata.annotations[{CLUSTER_ANNOTATION}] is written by multimirror alone, which places Jobs by queue "
+            "and quota: remove it",
+            id="placed by its user, and opted out",
+        ),
         pytest.param(
             a_job(queued("broken")),
             PLAIN,
@@ -177,6 +209,12 @@ def test_a_job_is_left_alone(job: Object, namespace: Object) -> None:
             PLAIN,
             "metadata.labels[multimirror.dev/priority]: must be a whole number from 0 to 999999999, not 'high'",
             id="a priority that is no number",
+        ),
+        pytest.param(
+            a_job({QUEUE_LABEL: "calm", PRIORITY_LABEL: "999999999"}),
+            PLAIN,
+            "the label multimirror.dev/priority is 999999999, and MirrorQueue 'calm' allows up to 10 (maxPriority)",
+            id="a priority above the queue's",
         ),
         pytest.param(
             a_job(queued(), {CLUSTERS_ANNOTATION: "east,,west"}),
