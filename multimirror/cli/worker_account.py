@@ -56,7 +56,7 @@ async def has_account(worker: Client) -> bool:
 async def grant(worker: Client, namespaces: Mapping[str, str] | None, slots: Slots, *, account: bool) -> None:
     """Make the account (unless it is there for something else: `account`) and bind its roles, where they are needed.
 
-    `slots`: the Secrets to which its tokens are bound. The limits come first: there is no moment in which it may more.
+    `slots`: the Secrets to which its tokens are bound. The limits come first.
     """
     documents = manifest("worker/worker.yaml")
     await apply(worker, documents[0])

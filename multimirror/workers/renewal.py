@@ -48,7 +48,7 @@ from multimirror.workers.tokens import (
 
 _log = structlog.get_logger(__name__)
 
-_LOOK_SECONDS: Final = 15.0
+_LOOK_SECONDS: Final = 5.0
 _AGAIN_SECONDS: Final = 60.0
 _PATIENCE_SECONDS: Final = 30.0
 _LONGEST_TOKEN: Final = 16 * 1024
