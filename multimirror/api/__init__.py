@@ -39,6 +39,7 @@ from multimirror.api.reading import SpecError
 from multimirror.api.resources import MIRROR_QUEUES, WORKER_CLUSTERS
 from multimirror.api.worker_clusters import (
     CONNECTED,
+    MISBEHAVING,
     READY,
     RENEWED,
     WORKER_SYSTEM_NAMESPACE,
@@ -62,6 +63,7 @@ __all__ = [
     "HOLD_ANNOTATION",
     "MANAGED_BY",
     "MIRROR_QUEUES",
+    "MISBEHAVING",
     "ORIGIN_LABEL",
     "ORIGIN_UID_LABEL",
     "PLACEMENT_ANNOTATIONS",

@@ -20,7 +20,7 @@ def worker_cluster_status(view: WorkerClusterView, before: Json, now: float, *, 
     if state is None:
         return before
     status: Json = {
-        **before,
+        **{key: value for key, value in before.items() if key != "misbehaviour"},
         "observedGeneration": view.generation,
         "conditions": merged_conditions(
             _but_the_tokens(before.get("conditions") or [], view.token),
@@ -34,6 +34,10 @@ def worker_cluster_status(view: WorkerClusterView, before: Json, now: float, *, 
     }
     if state.version:
         status["version"] = state.version
+    if state.identity:
+        status["identity"] = state.identity
+    if state.misbehaviour is not None:
+        status["misbehaviour"] = state.misbehaviour.written()
     if view.token is not None and view.token.expires is not None:
         status["tokenExpires"] = format_time(utc_datetime(view.token.expires))
     else:

@@ -20,7 +20,7 @@ import structlog
 
 from multimirror.api import WORKER_SYSTEM_NAMESPACE, SecretKey
 from multimirror.batch import Json
-from multimirror.kube import ApiError, Change, Client, Connection, Informer, KubeError
+from multimirror.kube import ApiError, Change, Client, Informer, KubeError
 from multimirror.kube.errors import BadAnswer, ConfigError, Conflict, LeadershipLost, NotFound
 from multimirror.kube.kubeconfig import parse_strict, with_token
 from multimirror.kube.resources import SECRETS, SERVICE_ACCOUNTS
@@ -51,6 +51,7 @@ _log = structlog.get_logger(__name__)
 _LOOK_SECONDS: Final = 5.0
 _AGAIN_SECONDS: Final = 60.0
 _PATIENCE_SECONDS: Final = 30.0
+_SMALL: Final = 8 * 1024
 _LONGEST_TOKEN: Final = 16 * 1024
 _JSON: Final = {"Content-Type": "application/json"}
 
@@ -102,7 +103,13 @@ class TokenRenewal:
             return
         if self._replaced.get(worker.name) == secret["metadata"]["resourceVersion"]:
             return  # the cache does not show yet what we wrote
-        token = self._token(worker.name, secret, spec.secret.key)
+        stored = str((secret.get("data") or {}).get(spec.secret.key, ""))
+        known = self._read.get(worker.name)
+        if known is None or known[0] != stored:
+            self._busy.add(worker.name)
+            tasks.start(f"token of {worker.name}", self._read_token(worker.name, stored), may_return=True)
+            return
+        token = known[1]
         claims, now = claims_of(token), self._clock()
         step = decide(claims, secret, Slots.of(self._options.origin, worker.name), now)
         self._tell(worker, TokenState(expires=expiry_of(token), renewable=not isinstance(step, NotOurs)))
@@ -116,16 +123,19 @@ class TokenRenewal:
         self._busy.add(worker.name)
         tasks.start(f"token of {worker.name}", self._act(worker, step, claims, secret, spec.secret), may_return=True)
 
-    def _token(self, worker: str, secret: Json, key: str) -> str | None:
-        """Read once for each version of it."""
-        stored = str((secret.get("data") or {}).get(key, ""))
-        known = self._read.get(worker)
-        if known is None or known[0] != stored:
-            token = None
+    async def _read_token(self, worker: str, stored: str) -> None:
+        """Once for each version of it; a large one beside everything else."""
+        token = None
+        try:
             with suppress(ConfigError, ValueError):
-                token = parse_strict(_kubeconfig(secret, key), plain_http=self._options.plain_http).token
-            self._read[worker] = known = (stored, token)
-        return known[1]
+                if len(stored) <= _SMALL:
+                    token = _token_of(stored, plain_http=self._options.plain_http)
+                else:
+                    token = await asyncio.to_thread(_token_of, stored, plain_http=self._options.plain_http)
+        finally:
+            self._busy.discard(worker)
+        self._read[worker] = (stored, token)
+        self._news.set()
 
     async def _act(self, worker: Worker, step: Step, claims: TokenClaims, secret: Json, where: SecretKey) -> None:
         log = _log.bind(cluster=worker.name)
@@ -138,7 +148,7 @@ class TokenRenewal:
                         self._renewed[worker.name] = self._clock()
                         log.info("token renewed", seconds=int(step.seconds))
                     case Revoke():
-                        await self._revoke(worker, step, secret, where)
+                        await self._revoke(worker, step, secret)
                         log.info("the token before was revoked")
                     case Wait() | NotOurs():
                         pass
@@ -169,9 +179,7 @@ class TokenRenewal:
     # --- what is done
 
     async def _renew(self, worker: Worker, step: Renew, claims: TokenClaims, secret: Json, where: SecretKey) -> None:
-        if worker.session is None:
-            raise ApiError(f"{worker.name} is not connected", cluster=worker.name)
-        there = worker.session.writer
+        there = _there(worker)
         with suppress(NotFound):  # one of an attempt that did not come to its end; what was bound to it is not stored
             await there.delete(SECRETS, step.slot, WORKER_SYSTEM_NAMESPACE)
         slot = await there.create(SECRETS, slot_secret(step.slot), WORKER_SYSTEM_NAMESPACE)
@@ -183,13 +191,9 @@ class TokenRenewal:
         data = {where.key: base64.b64encode(kubeconfig.encode()).decode()}
         await self._write(worker, secret, revoke=claims.secret, data=data)
 
-    async def _revoke(self, worker: Worker, step: Revoke, secret: Json, where: SecretKey) -> None:
-        kubeconfig = _kubeconfig(secret, where.key)
-        connection = Connection.strict(kubeconfig, name=worker.name, plain_http=self._options.plain_http)
-        async with Client(connection, timeout=15.0, user_agent="multimirror") as client:
-            there = client.guarded(self._options.guard) if self._options.guard is not None else client
-            with suppress(NotFound):
-                await there.delete(SECRETS, step.slot, WORKER_SYSTEM_NAMESPACE)
+    async def _revoke(self, worker: Worker, step: Revoke, secret: Json) -> None:
+        with suppress(NotFound):
+            await _there(worker).delete(SECRETS, step.slot, WORKER_SYSTEM_NAMESPACE)
         await self._write(worker, secret, revoke=None)
 
     async def _write(self, worker: Worker, secret: Json, *, revoke: str | None, **change: Json) -> None:
@@ -201,11 +205,21 @@ class TokenRenewal:
         self._replaced[worker.name] = metadata["resourceVersion"]
 
 
+def _there(worker: Worker) -> Client:
+    if worker.session is None:
+        raise ApiError(f"{worker.name} is not connected", cluster=worker.name)
+    return worker.session.writer
+
+
 def _kubeconfig(secret: Json, key: str) -> bytes:
     try:
         return base64.b64decode((secret.get("data") or {}).get(key, ""), validate=True)
     except binascii.Error as error:
         raise ConfigError(f"key {key!r} of the Secret is not base64") from error
+
+
+def _token_of(stored: str, *, plain_http: bool) -> str | None:
+    return parse_strict(base64.b64decode(stored, validate=True), plain_http=plain_http).token
 
 
 def _token_in(body: bytes, slot: str, cluster: str) -> str:

@@ -96,14 +96,14 @@ class FakeCluster:
     def count(self, method: str, plural: str) -> int:
         return sum(1 for seen in self.server.seen if seen.method == method and f"/{plural}" in seen.target)
 
-    def kubeconfig(self, token: str = "t") -> bytes:
+    def kubeconfig(self, token: str = "t", **user: str) -> bytes:
         address = f"http://127.0.0.1:{self.server.port}"
         config = {
             "kind": "Config",
             "current-context": "c",
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
             "clusters": [{"name": "c", "cluster": {"server": address}}],
-            "users": [{"name": "u", "user": {"token": token}}],
+            "users": [{"name": "u", "user": {"token": token, **user}}],
         }
         return json.dumps(config).encode()
 
