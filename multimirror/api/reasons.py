@@ -67,6 +67,15 @@ EVENTS: Final = {
         "not written.",
         "Look at the copy on the worker: who writes its status?",
     ),
+    "NotAdmitted": Reason(
+        "The Job was on a worker without a queue that had admitted it there. It is taken away, and waits in its queue.",
+        "None, if it had been placed by an older version. Otherwise find out who writes our annotations.",
+    ),
+    "EarlierCopyRemains": Reason(
+        "The copy of an earlier attempt is still on a worker that was told to delete it, and may still run. It is "
+        "waited for as the queue's onWorkerLost says.",
+        "See what keeps it there (its finalizers), or take that worker out.",
+    ),
     "ManagedByIgnored": Reason(
         "Another controller writes to this Job, although spec.managedBy names this one. It is not placed; one that was "
         "placed is suspended, and its copy deleted.",
