@@ -63,7 +63,8 @@ async def grant(worker: Client, namespaces: Mapping[str, str] | None, slots: Slo
     limited = await _limit(worker)
     await apply_all(worker, [each for each in documents[1:] if account or each["kind"] != "ServiceAccount"])
     await apply_all(worker, token_roles(slots))
-    await _leave_labels_to_the_account(worker)
+    if account:  # else it is a management cluster, which has such a policy of its own
+        await _leave_labels_to_the_account(worker)
     if namespaces is None:
         await apply_all(worker, manifest(_EVERYWHERE))
         but = f" but kube-* and {WORKER_SYSTEM_NAMESPACE}" if limited else ", kube-system among them"

@@ -3,7 +3,7 @@
 import contextlib
 from typing import Final
 
-from prometheus_client import Gauge
+from prometheus_client import Counter, Gauge
 
 from multimirror.observe.snapshot import COPY_STATES, MirrorQueueView, WorkerClusterView
 
@@ -15,6 +15,11 @@ ASSIGNED_JOBS: Final = Gauge("multimirror_worker_jobs", "Jobs that are assigned 
 
 TOKEN_EXPIRES: Final = Gauge(
     "multimirror_worker_token_expires_timestamp_seconds", "When the token of a worker comes to its end.", ("worker",)
+)
+STATUS_WRITE_FAILURES: Final = Counter(
+    "multimirror_status_write_failures_total",
+    "Writes of the status of our own objects that failed, by kind and reason. They are tried again.",
+    ("kind", "reason"),
 )
 
 

@@ -30,6 +30,7 @@ LONGEST_SECONDS: Final = 24 * 3600
 """What is asked for, at most; the policy multimirror-tokens on the worker allows its account no more."""
 SHORTEST_SECONDS: Final = 600
 """What the API gives, at least."""
+_LAST_SECOND: Final = 253402300799.0  # of the year 9999
 REVOKE_ANNOTATION: Final = f"{GROUP}/revoke"
 """On the Secret of a worker's kubeconfig, by us: the slot of the token before, which is still to be deleted there."""
 OURS: Final = {"app.kubernetes.io/part-of": "multimirror"}
@@ -59,8 +60,8 @@ def claims_of(token: str | None) -> TokenClaims | None:
         return TokenClaims(
             namespace=str(subject["namespace"]),
             account=str(subject["serviceaccount"]["name"]),
-            expires=float(claims["exp"]) if "exp" in claims else None,
-            issued=float(claims.get("iat", 0.0)),
+            expires=_time(claims["exp"]) if "exp" in claims else None,
+            issued=_time(claims.get("iat", 0.0)),
             secret=str(secret["name"]) if secret is not None else None,
         )
     except (IndexError, KeyError, TypeError, ValueError, AttributeError):
@@ -71,9 +72,17 @@ def expiry_of(token: str | None) -> float | None:
     """When any token with a readable end comes to it; None: never, or nobody can tell."""
     try:
         body = (token or "").split(".")[1]
-        return float(orjson.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))["exp"])
+        return _time(orjson.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))["exp"])
     except (IndexError, KeyError, TypeError, ValueError):
         return None
+
+
+def _time(value: Any) -> float:
+    """A worker may have said anything. Raises ValueError."""
+    seconds = float(value)
+    if not 0.0 <= seconds <= _LAST_SECOND:
+        raise ValueError("no time that anybody lives to see")
+    return seconds
 
 
 @dataclass(frozen=True, slots=True)
