@@ -51,7 +51,8 @@ async def grant(worker: Client, namespaces: Mapping[str, str] | None, *, account
     """Make the account (unless it is there for something else: `account`) and bind its roles, where they are needed."""
     documents = manifest("worker/worker.yaml")
     await apply_all(worker, [each for each in documents if account or each["kind"] != "ServiceAccount"])
-    await _leave_labels_to_the_account(worker)
+    if account:  # else it is a management cluster, which has such a policy of its own
+        await _leave_labels_to_the_account(worker)
     if namespaces is None:
         await apply_all(worker, manifest(_EVERYWHERE))
         say("made the account multimirror there; it may run Jobs in every namespace")

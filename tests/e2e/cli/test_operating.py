@@ -94,6 +94,7 @@ def test_a_cluster_becomes_a_worker_with_one_command_and_leaves_without_a_trace(
     assert cluster is not None
     assert cluster["spec"]["labels"] == {"region": "eu", "price": "low"}
     assert (cluster["spec"]["weight"], cluster["spec"]["maxJobs"]) == (3, 7)
+    assert now(operator, "worker-1", resources.VALIDATING_POLICY_BINDINGS, "multimirror-copies") is not None
     left = operator.says("leave", "solo", "--cleanup", "--kubeconfig", operator.worker())
     assert left.code == 0, left
     assert now(operator, "management", WORKER_CLUSTERS, "solo") is None
@@ -101,6 +102,8 @@ def test_a_cluster_becomes_a_worker_with_one_command_and_leaves_without_a_trace(
     for resource, name in (
         (resources.CLUSTER_ROLES, "multimirror-worker"),
         (resources.CLUSTER_ROLE_BINDINGS, "multimirror-worker-jobs"),
+        (resources.VALIDATING_POLICIES, "multimirror-copies"),
+        (resources.VALIDATING_POLICY_BINDINGS, "multimirror-copies"),
     ):
         assert now(operator, "worker-1", resource, name) is None
 
