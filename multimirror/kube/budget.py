@@ -137,7 +137,7 @@ class CacheBudget:
         if self.objects + objects > limits.objects:
             raise self._breach(f"it shows more than {limits.objects} {self._what}")
         if self.weight + weight > limits.weight:
-            raise self._breach(f"it shows {self._what} of more than {_mib(limits.weight)}")
+            raise self._breach(f"the {self._what} that it shows take more than {_mib(limits.weight)} of memory")
 
     def add(self, objects: int, weight: int) -> None:
         """What is kept has changed by so much."""

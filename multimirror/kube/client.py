@@ -240,7 +240,7 @@ class Client:
             except _PageTooLarge as error:
                 limit = params["limit"]
                 if not isinstance(limit, int) or limit <= 1:
-                    raise self._over_budget(str(error)) from error
+                    raise self._over_budget(error.message) from error
                 params["limit"] = limit // 2
 
     def _no_list(self, path: str) -> BadAnswer:

@@ -84,7 +84,7 @@ async def decode(
     async for chunk in chunks:
         head, newline, tail = chunk.rpartition(b"\n")
         if len(pending) + (chunk.index(b"\n") if newline else len(chunk)) > longest:
-            message = f"a watch sent an event of more than {longest} bytes"
+            message = f"it sent an event of more than {longest} bytes"
             raise too_long(message) if too_long is not None else BadAnswer(message, cluster=cluster)
         if not newline:
             pending += tail

@@ -39,7 +39,7 @@ class WorkerBudget:
 
     def copies(self) -> CacheBudget:
         """For one session."""
-        return CacheBudget("objects with our labels, most of which we do not know", self._copies, self.traffic.breach)
+        return CacheBudget("objects with our labels", self._copies, self.traffic.breach)
 
     def nodes(self) -> CacheBudget:
         return CacheBudget("nodes", lambda: _NODES, self.traffic.breach)

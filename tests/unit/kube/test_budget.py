@@ -262,7 +262,7 @@ async def test_an_answer_in_pieces_of_one_byte_is_put_together() -> None:
 @pytest.mark.parametrize("streaming", [True, False])
 @pytest.mark.parametrize(
     ("objects", "size", "message"),
-    [(50, 100 * MIB, "more than 50 things"), (10_000, 300 * KIB, "things of more than 0.293 MiB")],
+    [(50, 100 * MIB, "more than 50 things"), (10_000, 300 * KIB, "the things that it shows take more than 0.293 MiB")],
 )
 async def test_a_cache_takes_no_more_than_it_may(streaming: bool, objects: int, size: int, message: str) -> None:
     told = Told()
