@@ -46,15 +46,17 @@ class AnswerLimits:
     """So many objects are asked for at once; fewer when they are too large together. None: all."""
     event: int
     """Of one event of a watch."""
+    values: int | None
+    """How many values one of these may have: a megabyte of brackets takes longer to look at than one of text."""
     list_seconds: float
     """For a whole list, with all its pages."""
 
 
 TRUSTED: Final = AnswerLimits(
-    small=16 * MIB, object=16 * MIB, page=1024 * MIB, page_items=None, event=64 * MIB, list_seconds=300.0
+    small=16 * MIB, object=16 * MIB, page=1024 * MIB, page_items=None, event=64 * MIB, values=None, list_seconds=300.0
 )
 UNTRUSTED: Final = AnswerLimits(
-    small=MIB, object=4 * MIB, page=4 * MIB, page_items=500, event=4 * MIB, list_seconds=120.0
+    small=MIB, object=4 * MIB, page=4 * MIB, page_items=500, event=4 * MIB, values=200_000, list_seconds=120.0
 )
 
 
@@ -143,6 +145,11 @@ class CacheBudget:
         """What is kept has changed by so much."""
         self.objects += objects
         self.weight += weight
+
+
+def values_in(text: bytes) -> int:
+    """How many values this JSON has at most; quick, because what stands in strings is counted as well."""
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 def _mib(size: float) -> str:

@@ -25,7 +25,7 @@ import orjson
 from prometheus_client import Counter, Histogram
 
 from . import metrics
-from .budget import ERROR_BYTES, TRUSTED, AnswerLimits, Budget
+from .budget import ERROR_BYTES, TRUSTED, AnswerLimits, Budget, values_in
 from .connection import Connection
 from .errors import (
     ApiError,
@@ -379,8 +379,15 @@ class Client:
                 deadline.reschedule(None)  # the time that our user takes is not the server's
                 yield ()
                 deadline.reschedule(_after(silence()))
-                chunks, longest = self._metered(stream.chunks()), self.limits.event
-                async for batch in decode(chunks, self.cluster, trim, longest=longest, too_long=self._over_budget):
+                events = decode(
+                    self._metered(stream.chunks()),
+                    self.cluster,
+                    trim,
+                    longest=self.limits.event,
+                    most_values=self.limits.values,
+                    refuse=self._over_budget,
+                )
+                async for batch in events:
                     deadline.reschedule(None)
                     if self.budget is not None:
                         self.budget.spend(0, events=len(batch))
@@ -472,6 +479,12 @@ class Client:
         return self._parsed(request, await self._send(request))
 
     def _parsed(self, request: _Request, response: Response) -> Object:
+        most = self.limits.values
+        if most is not None and values_in(response.body) > most:
+            message = f"its answer to {request.method} {request.path} has more than {most} values"
+            if request.paged:
+                raise _PageTooLarge(message, cluster=self.cluster)
+            raise self._over_budget(message, outcome_unknown=request.method not in READS)
         answer: object = None
         cause: Exception | None = None
         try:

@@ -121,7 +121,7 @@ async def fat_objects(_: HostileWorker, seen: Seen, wire: Wire) -> bool:
     origin = seen.target.split("origin%3D")[1].split("&")[0]
     await wire.start_chunks()
     for number in itertools.count():
-        fat = a_foreign_copy(number, origin) | {"status": {"conditions": [[]] * 300_000}}
+        fat = a_foreign_copy(number, origin) | {"status": {"conditions": [[]] * 90_000}}
         await listened_to(wire)
         await wire.chunk(an_event(fat))
     return True

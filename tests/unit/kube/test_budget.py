@@ -105,6 +105,19 @@ async def test_pages_that_are_too_large_are_made_smaller_until_they_fit() -> Non
         assert told.errors == []
 
 
+async def test_an_answer_of_brackets_is_not_even_parsed() -> None:
+    told = Told()
+    async with running() as server, told.client(server) as client:
+        server.then_answer(200, a_thing("a", pad=[[]] * 250_000))
+        with pytest.raises(OverBudget, match="has more than 200000 values"):
+            await client.get(THINGS, "a", "default")
+        server.scripts.clear()
+        server.then_answer(200, a_list(7, a_thing("a", pad=[[]] * 250_000)))
+        with pytest.raises(OverBudget, match="has more than 200000 values"):
+            await client.list(THINGS)
+        assert len(told.errors) == 2
+
+
 @virtual_time
 async def test_pages_without_end_come_to_an_end() -> None:
     async def page(_: Seen, wire: Wire) -> None:
@@ -163,7 +176,8 @@ async def follow(client: Client) -> int:
         pytest.param(b"x" * MIB, "an event of more than 4194304 bytes", id="a line without end"),
         pytest.param(an_event("a", pad="x" * 100 * KIB), "nothing that we have there explains", id="large events"),
         pytest.param(an_event("a") * 100, "nothing that we have there explains", id="small events"),
-        pytest.param(b"\n" * MIB, "nothing that we have there explains", id="empty lines"),
+        pytest.param(an_event("a", pad=[[]] * 250_000), "an event of more than 200000 values", id="brackets"),
+        pytest.param(b"\n" * MIB, "lines that are no events", id="empty lines"),
     ],
 )
 async def test_a_watch_that_floods_is_refused_and_told(chunk: bytes, message: str) -> None:
