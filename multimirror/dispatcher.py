@@ -26,6 +26,7 @@ from typing import Final, Self
 
 import structlog
 
+from multimirror.api.ownership import Signer
 from multimirror.batch import Json
 from multimirror.batch.times import utc_datetime
 from multimirror.kinds import JOB, KINDS, Ref, ref_of
@@ -44,11 +45,12 @@ from multimirror.reconcile.lanes import Lanes
 from multimirror.reconcile.memory import Memory
 from multimirror.reconcile.metrics import DispatchTimer
 from multimirror.reconcile.observer import Observer
+from multimirror.reconcile.wholes import WholeOriginals
 from multimirror.scheduling.announcements import Announcements
 from multimirror.scheduling.assignments import Assignments
 from multimirror.scheduling.plan import PlacementDecision
 from multimirror.scheduling.scheduler import Scheduler
-from multimirror.workers import Worker, WorkerOptions, Workers, copies_of, identity_of
+from multimirror.workers import Worker, WorkerOptions, Workers, copies_of, copy_key, identity_of
 
 COMPONENT: Final = "multimirror"
 _EVENTS_PER_SECOND: Final = 50.0
@@ -64,17 +66,17 @@ class Dispatcher:
     def __init__(
         self,
         client: Client,
-        origin: str,
+        signer: Signer,
         options: DispatcherOptions | None = None,
         *,
         guard: Callable[[], None] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`origin` is the identity of the management cluster (see `connect`), which every copy carries. `guard` is
-        called before each write; what it raises stops the write (see LeaderElector.check)."""
+        """`signer` has the identity of the management cluster, and the key by which copies are known to be ours (see
+        `connect`). `guard` is called before each write; what it raises stops the write (see LeaderElector.check)."""
         options = options or DispatcherOptions()
         writer = client.guarded(guard) if guard is not None else client
-        self.origin: Final = origin
+        self.origin: Final = signer.origin
         self.ready: Final = asyncio.Event()
         """Set while work is being done."""
         self._client = client
@@ -86,7 +88,8 @@ class Dispatcher:
             cache.clusters,
             cache.secrets,
             WorkerOptions(
-                origin=origin,
+                origin=signer.origin,
+                made_by_us=signer.signed,
                 secret_namespace=options.namespace,
                 directory=options.kubeconfig_directory,
                 concurrency=options.worker_concurrency,
@@ -95,14 +98,17 @@ class Dispatcher:
                 plain_http=options.plain_http,
                 known_copies=self._known_copies,
                 also_followed=tuple(
-                    copies_of(kind.resource, origin, at_once=False) for kind in KINDS if kind is not JOB
+                    copies_of(kind.resource, signer.origin, trim=kind.read_copy, at_once=False)
+                    for kind in KINDS
+                    if kind is not JOB
                 ),
             ),
             clock=clock,
         )
         originals, memory = cache.originals, Memory()
         self._announcements = announcements = Announcements(self._events, KINDS)
-        observer = Observer(cache, workers, memory, clock)
+        observer = Observer(cache, workers, memory, clock, max_job_bytes=options.max_job_bytes)
+        wholes = WholeOriginals(client)
         queue = WorkQueue[Ref]("management", group=observer.tenant)
         assignments = Assignments(KINDS, originals.queue_of, again=queue.add)
         self._scheduler = scheduler = Scheduler(
@@ -114,13 +120,15 @@ class Dispatcher:
             workers=observer.worker_snapshots,
             worker=observer.worker_snapshot,
             clock=clock,
+            keep=wholes.keep,
             concurrency=options.concurrency,
         )
         context = WorkerContext(
-            origin=origin,
+            signer=signer,
             memory=memory,
             originals=originals,
             announcements=announcements,
+            wholes=wholes,
             timer=DispatchTimer(),
             refusal_seconds=options.refusal_seconds,
             clock=clock,
@@ -160,8 +168,13 @@ class Dispatcher:
         guard: Callable[[], None] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> Self:
-        """Ask the management cluster who it is, and put a dispatcher together."""
-        return cls(client, await identity_of(client), options, guard=guard, clock=clock)
+        """Ask the management cluster who it is, find the key of our copies (or make it), and put a dispatcher together.
+
+        Raises CopyKeyError.
+        """
+        namespace = (options or DispatcherOptions()).namespace
+        signer = Signer(await copy_key(client, namespace), await identity_of(client))
+        return cls(client, signer, options, guard=guard, clock=clock)
 
     # --- life
 

@@ -29,6 +29,16 @@ EVENTS: Final = {
         "that the dispatcher's account lacks. It waits, and is tried again.",
         "Put right what the message says; `multimirror run --check` compares the account's rights.",
     ),
+    "Grown": Reason(
+        "A running Job asked for more pods at once (spec.parallelism), and may have them: its queue's quota and its "
+        "worker have room.",
+        "None.",
+    ),
+    "TemplateChanged": Reason(
+        "The pod template of a Job was changed after it had been given to a worker. What runs is what was counted, so "
+        "the Job is taken from its worker, counted anew, and started again as another attempt.",
+        "None. To change a Job without that, delete it and create it again.",
+    ),
     "Refused": Reason(
         "A worker would not take the copy: a policy, a missing namespace, or a Job of that name that is not ours.",
         "None if another worker takes it; the one that refused is asked again after five minutes. Else put right on "
@@ -56,6 +66,15 @@ EVENTS: Final = {
         "What the worker says about the copy breaks the rules of the Job API, or this API server refused it. It was "
         "not written.",
         "Look at the copy on the worker: who writes its status?",
+    ),
+    "NotAdmitted": Reason(
+        "The Job was on a worker without a queue that had admitted it there. It is taken away, and waits in its queue.",
+        "None, if it had been placed by an older version. Otherwise find out who writes our annotations.",
+    ),
+    "EarlierCopyRemains": Reason(
+        "The copy of an earlier attempt is still on a worker that was told to delete it, and may still run. It is "
+        "waited for as the queue's onWorkerLost says.",
+        "See what keeps it there (its finalizers), or take that worker out.",
     ),
     "ManagedByIgnored": Reason(
         "Another controller writes to this Job, although spec.managedBy names this one. It is not placed; one that was "
@@ -87,12 +106,23 @@ WAITING: Final = {
         "for clusters that are not its queue's. It holds up nobody behind it.",
         "Ask for less or for others, or add a larger worker, or raise the quota.",
     ),
+    "GrowthWaits": Reason(
+        "The Job runs, and asks for more pods at once than were reserved for it (spec.parallelism was raised). There "
+        "is no room for them now; it keeps what it has, and holds up nobody.",
+        "Wait, or ask for less, or raise the quota.",
+    ),
+    "GrowthNeverFits": Reason(
+        "The Job runs, and asks for more pods at once than the whole quota, or its worker, has room for. It keeps what "
+        "it has.",
+        "Ask for less, or raise the quota.",
+    ),
     "BlockedByQueue": Reason(
         "The queue is strict (StrictFIFO), and a Job before this one waits for quota, or for room on a worker.",
         "Wait, or set queueingStrategy to BestEffortFIFO.",
     ),
     "Invalid": Reason(
-        "A label or annotation of the Job cannot be read, or its namespace may not use the queue.",
+        "A label or annotation of the Job cannot be read, its namespace may not use the queue, or it is larger than "
+        "the operator allows.",
         "Correct what the message names.",
     ),
 }

@@ -3,7 +3,7 @@
 import contextlib
 from typing import Final
 
-from prometheus_client import Gauge
+from prometheus_client import Counter, Gauge
 
 from multimirror.observe.snapshot import COPY_STATES, MirrorQueueView, WorkerClusterView
 
@@ -12,6 +12,12 @@ RUNNING: Final = Gauge("multimirror_queue_running_jobs", "Jobs that were given t
 COPIES: Final = Gauge("multimirror_copies", f"Copies there, by state: {', '.join(COPY_STATES)}.", ("worker", "state"))
 WORKER_UP: Final = Gauge("multimirror_worker_up", "1 while a worker is connected.", ("worker",))
 ASSIGNED_JOBS: Final = Gauge("multimirror_worker_jobs", "Jobs that are assigned to a worker.", ("worker",))
+
+STATUS_WRITE_FAILURES: Final = Counter(
+    "multimirror_status_write_failures_total",
+    "Writes of the status of our own objects that failed, by kind and reason. They are tried again.",
+    ("kind", "reason"),
+)
 
 
 def show_worker(view: WorkerClusterView) -> None:

@@ -1,6 +1,6 @@
 """Where the read model comes from: the dispatcher's caches and its scheduler, behind the questions of FleetState."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from typing import NamedTuple, Self
 
@@ -85,6 +85,9 @@ class CachedFleet:
             reason=decision.reason,
             message=str(decision),
         )
+
+    def quota_resources(self) -> Collection[str]:
+        return {name for spec in self._management.queue_specs.values() for name in spec.quota.resources}
 
     def copy_states(self, worker: str) -> Iterable[str]:
         found = self._workers.get(worker)

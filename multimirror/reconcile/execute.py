@@ -2,6 +2,10 @@
 
 Every write names exactly the object that the decision was about (uid, and resourceVersion where the whole object
 counted), so that one that comes late, or twice, meets a Conflict and not somebody else's object.
+
+What a worker answers is as little to be trusted as what it sends: an answer is read like anything else from there
+(workers/reading.py), and something under the name of a copy is ours only by its signature, and by its uid where we know
+that. Whoever else has the name keeps it: the worker cannot take the object, which goes elsewhere or says why it waits.
 """
 
 import asyncio
@@ -12,12 +16,19 @@ from typing import Final
 
 import structlog
 
-from multimirror.api import CLUSTER_ANNOTATION, CLUSTER_NAMESPACE_ANNOTATION, ORIGIN_LABEL
-from multimirror.api.placement import Copy, cluster_of, origin_uid
+from multimirror.api import (
+    ADMITTED_QUEUE_ANNOTATION,
+    CLUSTER_ANNOTATION,
+    CLUSTER_NAMESPACE_ANNOTATION,
+    COPY_UID_ANNOTATION,
+    RESERVED_ANNOTATION,
+)
+from multimirror.api.ownership import Signer
+from multimirror.api.placement import Copy, admitted_queue_of, attempt_of, cluster_of, copy_uid_of, origin_uid
 from multimirror.batch import Json
 from multimirror.kinds import CopyOptions, Kind, Ref, ref_of
 from multimirror.kube import Client, RequeueAfter, key_of
-from multimirror.kube.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Invalid, NotFound
+from multimirror.kube.errors import AlreadyExists, BadAnswer, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from multimirror.kube.patch import merge_patch
 from multimirror.reconcile import metrics
 from multimirror.reconcile.actions import (
@@ -25,6 +36,7 @@ from multimirror.reconcile.actions import (
     DeleteCopy,
     PatchStatus,
     RejectStatus,
+    Reserve,
     SyncCopy,
     Unassign,
     WorkerAction,
@@ -33,12 +45,27 @@ from multimirror.reconcile.memory import Memory
 from multimirror.reconcile.metrics import DispatchTimer
 from multimirror.reconcile.originals import Originals
 from multimirror.reconcile.state import ObservedState
+from multimirror.reconcile.wholes import WholeOriginals
 from multimirror.scheduling.announcements import Announcements
 from multimirror.workers import Session, Worker
+from multimirror.workers.reading import has_sound_metadata
 
 _log = structlog.get_logger(__name__)
 _SOON: Final = RequeueAfter(0.05)
 _LATER: Final = RequeueAfter(2.0)
+_NAME_TAKEN_SECONDS: Final = 30.0
+"""For so long a name is waited for that something on its way out still has."""
+_LONGEST_REASON: Final = 300
+"""Characters of what a worker says that its users read."""
+_TAKEN_AWAY: Final = dict.fromkeys(
+    (
+        CLUSTER_ANNOTATION,
+        CLUSTER_NAMESPACE_ANNOTATION,
+        ADMITTED_QUEUE_ANNOTATION,
+        RESERVED_ANNOTATION,
+    )
+)
+"""The uid of the copy stays until the next attempt has one: it says which copy may still be deleted."""
 _ASK_AGAIN_SECONDS: Final = 300.0
 """For a status that breaks a rule: mostly it always will, unless it is the rule of a policy that is put right."""
 
@@ -56,7 +83,10 @@ class ManagementExecutor:
         if notes.rejected_status == action.status and now < notes.rejected_until:
             return RequeueAfter(notes.rejected_until - now)
         changed_at, notes.changed_at = notes.changed_at, None
-        body = {"metadata": _exactly(obj), "status": merge_patch(obj.get("status") or {}, action.status)}
+        metadata = _exactly(obj)
+        if action.copy_uid is not None:
+            metadata["annotations"] = {COPY_UID_ANNOTATION: action.copy_uid}
+        body = {"metadata": metadata, "status": merge_patch(obj.get("status") or {}, action.status)}
         name, namespace = obj["metadata"]["name"], obj["metadata"]["namespace"]
         try:
             answer = await self._client.patch(kind.resource, name, body, namespace, subresource="status")
@@ -86,8 +116,7 @@ class ManagementExecutor:
     async def unassign(self, kind: Kind, obj: Json, action: Unassign) -> RequeueAfter | None:
         """Suspend it and take its worker away."""
         metadata, worker = obj["metadata"], cluster_of(obj) or ""
-        away = {CLUSTER_ANNOTATION: None, CLUSTER_NAMESPACE_ANNOTATION: None}
-        body = {"metadata": {**_exactly(obj), "annotations": away}, **kind.suspension(suspend=True)}
+        body = {"metadata": {**_exactly(obj), "annotations": _TAKEN_AWAY}, **kind.suspension(suspend=True)}
         answer = await self._client.patch(kind.resource, metadata["name"], body, metadata["namespace"])
         ref = ref_of(kind, obj)
         self._originals.writes(ref).wrote(answer)
@@ -95,6 +124,17 @@ class ManagementExecutor:
         self._announcements.tell(kind, obj, action.reason, action.message)
         _log.info("unassigned", ref=str(ref), object=key_of(obj), cluster=worker, reason=action.reason)
         return None
+
+    async def reserve(self, kind: Kind, obj: Json, action: Reserve) -> None:
+        """Write down what is counted for it, and in which queue."""
+        metadata = obj["metadata"]
+        queue = admitted_queue_of(obj) or self._originals.queue_of(obj)
+        written = {RESERVED_ANNOTATION: str(action.reserved), ADMITTED_QUEUE_ANNOTATION: queue}
+        body = {"metadata": {**_exactly(obj), "annotations": written}}
+        answer = await self._client.patch(kind.resource, metadata["name"], body, metadata["namespace"])
+        ref = ref_of(kind, obj)
+        self._originals.writes(ref).wrote(answer)
+        _log.info("reserved", ref=str(ref), object=key_of(obj), pods=sum(action.reserved.counts.values()))
 
     def reject_status(self, kind: Kind, obj: Json, action: RejectStatus) -> None:
         """What the worker says breaks the rules: say so, once."""
@@ -110,11 +150,12 @@ class ManagementExecutor:
 class WorkerContext:
     """What writing to any worker needs."""
 
-    origin: str
-    """The identity of the management cluster, on every copy."""
+    signer: Signer
+    """Signs every copy, and knows ours again."""
     memory: Memory
     originals: Originals
     announcements: Announcements
+    wholes: WholeOriginals
     timer: DispatchTimer
     refusal_seconds: float
     clock: Callable[[], float]
@@ -142,8 +183,10 @@ class WorkerExecutor:
         if not writes.settled(f"{namespace}/{name}"):
             await writes.seen(f"{namespace}/{name}")
             return RequeueAfter(0.01)  # what is to be done is another question now
-        options = CopyOptions(origin=self._context.origin, attempt=action.attempt, name=name, namespace=namespace)
-        copy = kind.make_copy(obj, options)
+        whole = await self._context.wholes.take(kind, obj)
+        if whole is None:
+            return _SOON  # it is another one than was decided on, as our cache will show
+        copy = self._signed_copy(kind, whole, action, name)
         try:
             answer = await self._session.writer.create(kind.resource, copy, namespace)
         except AlreadyExists:
@@ -152,6 +195,14 @@ class WorkerExecutor:
             return self._refused(ref, f"it has no namespace {namespace}")
         except (Forbidden, Invalid, BadRequest) as error:
             return self._refused(ref, error.message)
+        if not self._is_signed(kind, answer):
+            # Somebody changes what we create. It would be nobody's, so it must not stay.
+            made = DeleteCopy(self._name, namespace, name, answer["metadata"]["uid"], "stale")
+            await self._delete(kind, ref, made)
+            return self._refused(ref, "it changes the labels or the place of what is created there")
+        notes = self._context.memory.of(ref)
+        notes.note_copy(action.attempt, answer["metadata"]["uid"])
+        notes.taken_since = None
         writes.wrote(answer)
         metrics.CREATED.labels(self._name).inc()
         self._context.timer.copy_created(ref.uid, action.attempt, self._name, asyncio.get_running_loop().time())
@@ -165,25 +216,61 @@ class WorkerExecutor:
             found = await self._session.client.get(kind.resource, metadata["name"], metadata["namespace"])
         except NotFound:
             return _SOON
-        labels = found["metadata"].get("labels") or {}
-        if labels.get(ORIGIN_LABEL) != self._context.origin:
-            return self._refused(ref, f"a {kind.resource.kind} named {metadata['name']} that is not ours is there")
+        name, there = metadata["name"], Copy(self._name, found)
+        if not self._is_signed(kind, found):
+            return self._refused(ref, f"a {kind.resource.kind} named {name} that is not ours is there")
         owner = Ref(ref.kind, origin_uid(found))
         if owner != ref:
             if self._context.originals.get(owner) is not None:
-                return self._refused(
-                    ref, f"the copy of another {kind.resource.kind} is there under the name {metadata['name']}"
-                )
-            return _LATER  # the copy of an object that is gone: it is on its way out
-        there = Copy(self._name, found)
-        if there.attempt != action.attempt and not there.terminating:
-            stale = DeleteCopy(self._name, metadata["namespace"], metadata["name"], there.uid, "stale")
-            await self._delete(kind, ref, stale)
-            return _SOON
+                return self._refused(ref, f"the copy of another {kind.resource.kind} is there under the name {name}")
+            return self._taken(ref, f"the copy of a {kind.resource.kind} that is gone is still there", _LATER)
+        if self._known_uid(ref, obj, there.attempt) not in {None, there.uid}:
+            return self._refused(ref, f"a {kind.resource.kind} named {name} took the place of ours there")
         if there.terminating:
-            return _LATER
-        self._session.writes(metadata["namespace"], kind.resource).wrote(found)
+            return self._taken(ref, "an earlier copy of it is there, being deleted", _LATER)
+        if there.attempt != action.attempt:
+            await self._delete(kind, ref, DeleteCopy(self._name, there.namespace, name, there.uid, "stale"))
+            return self._taken(ref, "an earlier copy of it is there, and cannot be deleted", _SOON)
+        self._context.memory.of(ref).note_copy(action.attempt, there.uid)
+        self._session.writes(there.namespace, kind.resource).wrote(found)
         return _LATER  # our cache will show it before that
+
+    def _taken(self, ref: Ref, why: str, again: RequeueAfter) -> RequeueAfter | None:
+        """Its name is not free yet: wait a while, not for ever."""
+        notes, now = self._context.memory.of(ref), self._context.clock()
+        if notes.taken_since is None:
+            notes.taken_since = now
+        if now - notes.taken_since < _NAME_TAKEN_SECONDS:
+            return again
+        notes.taken_since = None
+        return self._refused(ref, why)
+
+    def _known_uid(self, ref: Ref, obj: Json, attempt: int) -> str | None:
+        known = self._context.memory.of(ref).made.get(attempt)
+        return copy_uid_of(obj) if known is None and attempt == attempt_of(obj) else known
+
+    def _signed_copy(self, kind: Kind, obj: Json, action: CreateCopy, name: str) -> Json:
+        signer, attempt, namespace = self._context.signer, action.attempt, action.namespace
+        signature = signer.sign(
+            kind.resource,
+            cluster=self._session.facts.identity,
+            namespace=namespace,
+            name=name,
+            uid=obj["metadata"]["uid"],
+            attempt=str(attempt),
+        )
+        options = CopyOptions(
+            origin=signer.origin, attempt=attempt, name=name, namespace=namespace, signature=signature
+        )
+        return kind.make_copy(obj, options)
+
+    def _is_signed(self, kind: Kind, answer: Json) -> bool:
+        return self._context.signer.signed(kind.resource, self._session.facts.identity, self._sound(answer))
+
+    def _sound(self, answer: Json) -> Json:
+        if not has_sound_metadata(answer):
+            raise BadAnswer("it answered a write with something that is no such object", cluster=self._name)
+        return answer
 
     async def _delete(self, kind: Kind, ref: Ref, action: DeleteCopy) -> None:
         """Delete exactly that copy of the object, and with it its pods."""
@@ -198,7 +285,7 @@ class WorkerExecutor:
         if answer.get("kind") == "Status":
             writes.deleted(gone)
         else:
-            writes.wrote(answer)
+            writes.wrote(self._sound(answer))
         metrics.DELETED.labels(self._name, action.why).inc()
         _log.info("copy deleted", ref=str(ref), object=key_of(gone), cluster=self._name, why=action.why)
 
@@ -220,7 +307,7 @@ class WorkerExecutor:
                 self._not_changed(kind, obj, f"worker {self._name} refuses the change: {error.message}")
             # A fence that is not renewed ends the copy: what was refused may be granted before it is too late.
             return _LATER if action.renews else None
-        self._session.writes(action.namespace, kind.resource).wrote(answer)
+        self._session.writes(action.namespace, kind.resource).wrote(self._sound(answer))
         notes.rejected_patch = None
         if action.renews:
             metrics.RENEWED.labels(self._name).inc()
@@ -235,6 +322,7 @@ class WorkerExecutor:
         self._context.announcements.tell(kind, obj, "CopyNotChanged", message)
 
     def _refused(self, ref: Ref, why: str) -> RequeueAfter | None:
+        why = "".join(each if each.isprintable() else " " for each in why[:_LONGEST_REASON])
         self._context.memory.refuse(ref, self._name, why, self._context.clock() + self._context.refusal_seconds)
         metrics.REFUSED.labels(self._name).inc()
         _log.info("copy refused", ref=str(ref), cluster=self._name, why=why)

@@ -26,9 +26,11 @@ from multimirror.reconcile.actions import (
     CreateCopy,
     DeleteCopy,
     Enqueue,
+    Grow,
     PatchStatus,
     RejectStatus,
     Requeue,
+    Reserve,
     SyncCopy,
     Tell,
     Unassign,
@@ -207,6 +209,8 @@ class Lanes:
                 return await self._executor.patch_status(kind, obj, action)
             case Unassign():
                 return await self._executor.unassign(kind, obj, action)
+            case Reserve():
+                await self._executor.reserve(kind, obj, action)
             case RejectStatus():
                 self._executor.reject_status(kind, obj, action)
             case Tell():
@@ -216,8 +220,12 @@ class Lanes:
         return None
 
     def _offer_or_withdraw(self, ref: Ref, actions: list[Action]) -> None:
-        enqueue = next((action for action in actions if isinstance(action, Enqueue)), None)
-        candidate = self._observer.candidate(ref, dict(enqueue.avoid)) if enqueue is not None else None
+        candidate = None
+        for action in actions:
+            if isinstance(action, Enqueue):
+                candidate = self._observer.candidate(ref, dict(action.avoid))
+            elif isinstance(action, Grow):
+                candidate = self._observer.growth(ref, action.to)
         if candidate is None:
             self._scheduler.withdraw(ref)
         else:

@@ -1,16 +1,33 @@
-"""What is known around one object, put together from the caches of all clusters. Reads only."""
+"""What is known around one object, put together from the caches of all clusters. Writes nothing but a note or two.
+
+Here is decided which objects on workers are an object's copies. The caches hold only what we have signed for that very
+place (workers/reading.py). Of each attempt's, one counts: the one that our create was answered with, as our memory
+says, or, of the latest attempt, the original; only where neither knows (whoever made it ended before it was written
+down, or it is long ago) is a valid signature enough. Anything else was put in the place of a copy of ours that is gone,
+and is nobody's.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from multimirror.api.placement import Copy, attempt_of, cluster_namespace_of, cluster_of, origin_uid
+from multimirror.api.limits import MAX_JOB_BYTES, too_large
+from multimirror.api.placement import (
+    Copy,
+    admitted_queue_of,
+    attempt_of,
+    cluster_namespace_of,
+    cluster_of,
+    copy_uid_of,
+    origin_uid,
+)
 from multimirror.batch import Json
 from multimirror.kinds import Kind, Ref
 from multimirror.kinds.pod_sets import total
+from multimirror.kinds.reserved import Reserved, reserved_of
 from multimirror.reconcile.cache import ManagementCache
 from multimirror.reconcile.memory import Memory
 from multimirror.reconcile.state import ObservedState, policy_of
-from multimirror.scheduling.candidates import Candidate, WorkerSnapshot, candidate
+from multimirror.scheduling.candidates import Candidate, Growth, WorkerSnapshot, candidate
 from multimirror.workers import Contact, Workers
 
 
@@ -18,8 +35,15 @@ class Observer:
     """Answers what is known around an object, and what workers look like to the scheduler."""
 
     def __init__(
-        self, management: ManagementCache, workers: Workers, memory: Memory, clock: Callable[[], float]
+        self,
+        management: ManagementCache,
+        workers: Workers,
+        memory: Memory,
+        clock: Callable[[], float],
+        *,
+        max_job_bytes: int = MAX_JOB_BYTES,
     ) -> None:
+        self._max_job_bytes = max_job_bytes
         self._management, self._workers, self._memory, self._clock = management, workers, memory, clock
         self._holders: dict[Ref, set[str]] = {}  # the workers that have shown a copy of it
 
@@ -46,6 +70,7 @@ class Observer:
         kind, obj, copies = originals.kind(ref), originals.get(ref), self._copies(ref)
         if obj is None:
             return ObservedState(kind, None, copies, contacts=self._contacts(kind, copies), now=now)
+        copies = [copy for copy in copies if not self._is_impostor(ref, obj, copy)]
         notes = self._memory.find(ref)
         last_seen = notes.last_seen if notes is not None else None
         return ObservedState(
@@ -60,8 +85,37 @@ class Observer:
             last_seen_status=last_seen.status
             if last_seen is not None and last_seen.attempt == attempt_of(obj)
             else None,
+            blocked_since=self._blocked_since(ref, obj, copies, now),
             now=now,
         )
+
+    def is_impostor(self, ref: Ref, obj: Json, copy: Copy) -> bool:
+        """It claims to be some attempt's copy, and another one is."""
+        notes = self._memory.find(ref)
+        known = notes.made.get(copy.attempt) if notes is not None else None
+        if known is None and copy.attempt == attempt_of(obj):
+            known = copy_uid_of(obj)
+        return known is not None and known != copy.uid
+
+    def _is_impostor(self, ref: Ref, obj: Json, copy: Copy) -> bool:
+        found = self.is_impostor(ref, obj, copy)
+        worker = self._workers.get(copy.worker)
+        if found and worker is not None:
+            worker.note_impostor(f"{copy.namespace}/{copy.name}", there=True)
+        return found
+
+    def _blocked_since(self, ref: Ref, obj: Json, copies: Iterable[Copy], now: float) -> float | None:
+        """See ObservedState. Noted by our own clock: what a worker says of times is nothing to wait by."""
+        attempt = attempt_of(obj) if cluster_of(obj) is not None else None
+        attempts = {copy.attempt for copy in copies}
+        if attempts - {attempt} and attempt not in attempts:
+            notes = self._memory.of(ref)
+            notes.blocked_since = now if notes.blocked_since is None else notes.blocked_since
+            return notes.blocked_since
+        known = self._memory.find(ref)
+        if known is not None and attempt in attempts:
+            known.blocked_since = None  # not before: an earlier copy that comes and goes gains no time
+        return None
 
     def tenant(self, ref: Ref) -> str:
         """Whose turn it is when this object's is: its namespace, or that of what it has left behind."""
@@ -90,6 +144,9 @@ class Observer:
         kind = originals.kind(ref)
         requests = total(kind.pod_sets(obj))
         found = candidate(ref, obj, queue=queue, requests=requests, avoid=avoid)
+        problem = kind.problem_of(obj) or too_large(kind.resource.kind, kind.size_of(obj), self._max_job_bytes)
+        if problem:
+            return replace(found, problem=problem)
         spec = self._management.queue_specs.get(queue)
         namespace = self._management.namespaces.get(obj["metadata"]["namespace"])
         if spec is not None and not spec.admits((namespace or {}).get("metadata", {}).get("labels")):
@@ -98,6 +155,17 @@ class Observer:
             name = kind.resource.kind
             return replace(found, problem=f"queue {queue} has a fence, and a {name} that is cut off cannot end itself")
         return found
+
+    def growth(self, ref: Ref, to: Reserved) -> Candidate | None:
+        """An object that has a worker, as one that wants more of it; None where it is gone, or has none any more."""
+        originals = self._management.originals
+        obj = originals.get(ref)
+        worker, before = (cluster_of(obj), reserved_of(obj)) if obj is not None else (None, None)
+        if obj is None or worker is None or before is None:
+            return None
+        growth = Growth.of(worker, before, to)
+        queue = admitted_queue_of(obj) or originals.queue_of(obj)
+        return candidate(ref, obj, queue=queue, requests=growth.requests, growth=growth)
 
     def worker_snapshots(self) -> Mapping[str, WorkerSnapshot]:
         """The workers, as the scheduler sees them."""

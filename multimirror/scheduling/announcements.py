@@ -19,7 +19,7 @@ from multimirror.scheduling.plan import PlacementDecision
 _log = structlog.get_logger(__name__)
 _PAGE: Final = 1000
 _TIMEOUT_SECONDS: Final = 5.0
-_WARNINGS: Final = frozenset({"NeverFits", "Invalid", "QueueMissing"})
+_WARNINGS: Final = frozenset({"NeverFits", "Invalid", "QueueMissing", "GrowthNeverFits"})
 """Reasons for waiting that somebody has to do something about."""
 EventType = Literal["Normal", "Warning"]
 

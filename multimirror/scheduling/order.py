@@ -69,12 +69,14 @@ class _Line:
 class _Queue:
     """The lines of one queue."""
 
-    __slots__ = ("count", "lines", "owner")
+    __slots__ = ("count", "growing", "lines", "owner")
 
     def __init__(self, owner: object, before: "_Queue | None") -> None:
         self.owner = owner
         self.lines: dict[str, _Line] = dict(before.lines) if before is not None else {}
         self.count: int = before.count if before is not None else 0
+        self.growing: int = before.growing if before is not None else 0
+        """Of them, those that have a worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ class Waiting:
         queue = self._own(candidate.queue)
         insort(self._own_line(queue, candidate.namespace).waiters, waiter)
         queue.count += 1
+        queue.growing += candidate.growth is not None
         return True
 
     def remove(self, ref: Ref) -> Candidate | None:
@@ -119,6 +122,7 @@ class Waiting:
         if not line.waiters:
             del queue.lines[candidate.namespace]
         queue.count -= 1
+        queue.growing -= candidate.growth is not None
         if not queue.count:
             del self._queues[candidate.queue]
         return candidate
@@ -128,9 +132,9 @@ class Waiting:
         return waiter.candidate if waiter is not None else None
 
     def count(self, queue: str) -> int:
-        """How many wait in a queue."""
+        """How many wait in a queue for a worker."""
         found = self._queues.get(queue)
-        return found.count if found is not None else 0
+        return found.count - found.growing if found is not None else 0
 
     def __len__(self) -> int:
         return len(self._waiters)
@@ -249,10 +253,11 @@ def _rank(waiter: Waiter, order: QueueOrder) -> int:
 def _waiter(candidate: Candidate) -> Waiter:
     asked = tuple(sorted((name, amount) for name, amount in candidate.requests.items() if amount))
     avoid = tuple(sorted(candidate.avoid.items()))
+    grows = candidate.growth.shape if candidate.growth is not None else None
     return Waiter(
         -candidate.priority,
         (candidate.created, candidate.namespace, candidate.name, candidate.ref),
         candidate,
         asked,
-        (candidate.ref.kind, candidate.namespace, candidate.clusters, asked, avoid, candidate.problem),
+        (candidate.ref.kind, candidate.namespace, candidate.clusters, asked, avoid, candidate.problem, grows),
     )

@@ -22,7 +22,7 @@ from typing import Final
 
 from multimirror.api import QUEUE_LABEL, MirrorQueueSpec, QueueingStrategy
 from multimirror.kinds.pod_sets import amounts_of
-from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
+from multimirror.scheduling.candidates import Candidate, Growth, WorkerSnapshot
 from multimirror.scheduling.filters import (
     AboveQuota,
     FilterResult,
@@ -37,6 +37,7 @@ from multimirror.scheduling.filters import (
     result,
     with_room,
 )
+from multimirror.scheduling.growth import objection
 from multimirror.scheduling.order import QueueOrder, Waiter, WaitingSnapshot, in_order
 from multimirror.scheduling.scores import best_first
 from multimirror.scheduling.usage import Reservation, UsageSums
@@ -208,6 +209,8 @@ class _Pass:
         candidate = waiter.candidate
         if candidate.problem:
             return PlacementDecision(None, reason="Invalid", why=candidate.problem)
+        if candidate.growth is not None:
+            return self._grow(candidate, candidate.growth, name, queue)
         if len(candidate.requests) > _MOST_RESOURCES:
             why = (
                 f"it asks for {len(candidate.requests)} different resources, more than the {_MOST_RESOURCES} that count"
@@ -251,8 +254,18 @@ class _Pass:
         infos = (self._workers[each] for each in queue.open)
         return any(has_room(waiter.asked, info) and not is_welcome(waiter.candidate, info) for info in infos)
 
+    def _grow(self, candidate: Candidate, growth: Growth, name: str, queue: _Queue) -> PlacementDecision:
+        worker = self._workers.get(growth.worker)
+        found = objection(candidate, growth, queue.limits, self._usage.queue(name), worker)
+        if found is not None:
+            return PlacementDecision(None, reason=found.reason, why=found.why)
+        return PlacementDecision(growth.worker)
+
     def _reserve(self, candidate: Candidate, worker: str) -> None:
-        self._usage.add(_reservation(candidate, worker))
+        if candidate.growth is not None:
+            self._usage.grow(_reservation(candidate, worker))
+        else:
+            self._usage.add(_reservation(candidate, worker))
         self._in_flight[candidate.namespace] += 1
         before = self._workers[worker]
         info = WorkerInfo.of(before.snapshot, before.capacity, self._usage.worker(worker))

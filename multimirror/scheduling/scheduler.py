@@ -19,11 +19,12 @@ from typing import Final, Protocol
 
 import structlog
 
-from multimirror.api import MirrorQueueSpec
+from multimirror.api import RESERVED_ANNOTATION, MirrorQueueSpec
 from multimirror.api.placement import attempt_of, cluster_of
 from multimirror.batch import Json
 from multimirror.batch.times import seconds_of
 from multimirror.kinds import Kind, Ref
+from multimirror.kinds.reserved import reserved_for
 from multimirror.kube import ApiError, Client, Controller, WorkQueue, key_of
 from multimirror.kube.controller import NotYet
 from multimirror.kube.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound
@@ -34,6 +35,7 @@ from multimirror.scheduling import metrics
 from multimirror.scheduling.announcements import Announcements
 from multimirror.scheduling.assignments import Assignment, Assignments
 from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
+from multimirror.scheduling.growth import is_wanted
 from multimirror.scheduling.order import Waiting
 from multimirror.scheduling.plan import Placed, PlacementDecision, Waits, plan
 
@@ -71,10 +73,12 @@ class Scheduler:
         workers: Callable[[], Mapping[str, WorkerSnapshot]],
         worker: Callable[[str], WorkerSnapshot | None],
         clock: Callable[[], float],
+        keep: Callable[[Kind, Json], None] = lambda kind, obj: None,
         concurrency: int = 16,
     ) -> None:
+        """`keep` is given every assigned object, whole, as the API server answered."""
         self._client, self._objects = client, objects
-        self._assignments, self._announcements = assignments, announcements
+        self._assignments, self._announcements, self._keep = assignments, announcements, keep
         self._queues, self._workers, self._worker, self._clock = queues, workers, worker, clock
         self._waiting = Waiting()
         self._news = asyncio.Event()
@@ -96,7 +100,7 @@ class Scheduler:
 
     def offer(self, candidate: Candidate) -> None:
         """This object wants a worker."""
-        if self._assignments.get(candidate.ref) is None and self._waiting.put(candidate):
+        if self._assignments.is_settled(candidate.ref) and self._waiting.put(candidate):
             self._news.set()
 
     def withdraw(self, ref: Ref) -> None:
@@ -185,6 +189,9 @@ class Scheduler:
         if queue is None or queue is not queues[candidate.queue] or there is None or not there.is_open:
             self._news.set()
             return
+        if candidate.growth is not None:
+            self._grow(candidate)
+            return
         obj, namespace = self._objects.get(candidate.ref), there.spec.namespace_for(candidate.namespace)
         if obj is None or namespace is None:
             return
@@ -194,13 +201,21 @@ class Scheduler:
         self._in_flight[candidate.ref] = candidate.namespace
         self._writers.queue.add(candidate.ref)
 
+    def _grow(self, candidate: Candidate) -> None:
+        obj = self._objects.get(candidate.ref)
+        self._drop(candidate.ref)
+        if obj is not None and self._assignments.grow(candidate, obj):
+            self._in_flight[candidate.ref] = candidate.namespace
+            self._writers.queue.add(candidate.ref)
+
     def _keep_waiting(self, step: Waits, heads: dict[str, Waits], untold: Turns[Ref, Waits]) -> None:
         """Note why, and whether its user has to be told."""
         ref, namespace = step.candidate.ref, step.candidate.namespace
         if self._waiting.get(ref) is not step.candidate:
             return
         self.decisions[ref] = step.decision
-        heads.setdefault(step.candidate.queue, step)
+        if step.candidate.growth is None:
+            heads.setdefault(step.candidate.queue, step)
         if self._announcements.knows_why_it_waits(ref, step.decision.reason):
             return
         if untold.count(namespace) < _TOLD_PER_PASS:
@@ -237,6 +252,7 @@ class Scheduler:
     async def _assign_now(self, ref: Ref) -> None:
         assignment, obj = self._assignments.get(ref), self._objects.get(ref)
         if assignment is None:
+            await self._write_growth(ref, obj)
             return
         if obj is None or cluster_of(obj) is not None or _version(obj) != assignment.candidate.version:
             self._assignments.drop(ref, obj)
@@ -260,8 +276,9 @@ class Scheduler:
 
     async def _write(self, ref: Ref, obj: Json, assignment: Assignment) -> None:
         kind, metadata = self._objects.kind(ref), obj["metadata"]
-        body = assignment.patch(kind.suspension(suspend=False))
+        body = assignment.patch(kind.suspension(suspend=False), reserved_for(kind, obj))
         answer = await self._client.patch(kind.resource, metadata["name"], body, metadata["namespace"])
+        self._keep(kind, answer)
         self._assignments.written(ref, _version(answer))
         self._objects.writes(ref).wrote(answer)
         queue, worker = assignment.candidate.queue, assignment.worker
@@ -274,10 +291,36 @@ class Scheduler:
         self._announcements.tell(kind, obj, "Assigned", message, "Normal")
         _log.info("assigned", ref=str(ref), object=key_of(obj), cluster=worker, attempt=assignment.attempt)
 
+    async def _write_growth(self, ref: Ref, obj: Json | None) -> None:
+        """For the object as it is now, if it still asks for the same: its status changes all the time."""
+        candidate = self._assignments.growing(ref)
+        growth = candidate.growth if candidate is not None else None
+        if candidate is None or growth is None:
+            return
+        kind = self._objects.kind(ref)
+        if obj is None or not is_wanted(growth, kind.pod_counts(obj)):
+            self._assignments.drop_growth(ref, obj)
+            self.wake()
+            return
+        metadata = obj["metadata"]
+        exactly = {"uid": metadata["uid"], "resourceVersion": _version(obj)}
+        body = {"metadata": {**exactly, "annotations": {RESERVED_ANNOTATION: str(growth.after)}}}
+        try:
+            answer = await self._client.patch(kind.resource, metadata["name"], body, metadata["namespace"])
+        except (Conflict, NotFound) as error:
+            raise NotYet(f"the cache does not show yet what became of {key_of(obj)}") from error
+        self._assignments.grown(ref, _version(answer))
+        self._objects.writes(ref).wrote(answer)
+        before, after = (sum(each.counts.values()) for each in (growth.before, growth.after))
+        message = f"may have {after} pods at once on worker {growth.worker}, instead of {before}"
+        self._announcements.tell_once(kind, obj, "Grown", message, "Normal")
+        _log.info("grown", ref=str(ref), object=key_of(obj), cluster=growth.worker, pods=after)
+
     def _namespace(self, ref: Ref) -> str:
         """Of an object that is on its way."""
-        assignment = self._assignments.get(ref)
-        return assignment.candidate.namespace if assignment is not None else ""
+        assignment, growing = self._assignments.get(ref), self._assignments.growing(ref)
+        candidate = assignment.candidate if assignment is not None else growing
+        return candidate.namespace if candidate is not None else ""
 
     def _drop(self, ref: Ref) -> bool:
         self.decisions.pop(ref, None)

@@ -1,6 +1,7 @@
 """Worker clusters: one live connection to each, what it holds of ours, how it is, and how much it has to give."""
 
 from multimirror.workers.cluster import Worker, WorkerHandlers
+from multimirror.workers.copy_key import CopyKeyError, copy_key, find_copy_key
 from multimirror.workers.followed import Followed, copies_of, trim_namespace
 from multimirror.workers.kubeconfigs import trim_secret
 from multimirror.workers.manager import Workers
@@ -11,6 +12,7 @@ from multimirror.workers.state import Contact, WorkerState, conditions, merged_c
 
 __all__ = [
     "Contact",
+    "CopyKeyError",
     "Followed",
     "Heartbeat",
     "NotFollowed",
@@ -22,6 +24,8 @@ __all__ = [
     "Workers",
     "conditions",
     "copies_of",
+    "copy_key",
+    "find_copy_key",
     "identity_of",
     "merged_conditions",
     "trim_namespace",

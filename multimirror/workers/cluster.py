@@ -35,6 +35,7 @@ _log = structlog.get_logger(__name__)
 _LONGEST_WAIT: Final = 30.0
 _BEATS: Final = 4
 """Between two questions about rights that we lack."""
+_MOST_IMPOSTORS: Final = 1000
 _SMALL_KUBECONFIG: Final = 8 * 1024
 """Up to here it is read at once; what is larger in a thread, so that nobody waits for it."""
 _IDENTITIES: Final = 3
@@ -88,6 +89,7 @@ class Worker:
         self.state = WorkerState(misbehaviour=misbehaviour)
         self.session: Session | None = None
         """Open and synced, while connected."""
+        self._impostors: set[str] = set()  # keys of what was put in the place of copies of ours
         self._target, self._options, self._handlers = target, options, handlers
         self._losses, self._claim, self._clock = losses, claim, clock
         self._asked = set(asked)
@@ -139,6 +141,17 @@ class Worker:
     def copies(self, uid: str, resource: Resource = JOBS) -> list[Json]:
         """What its cache holds of one object; nothing while it is not connected."""
         return self.session.copies(uid, resource) if self.session is not None else []
+
+    def note_impostor(self, key: str, *, there: bool) -> None:
+        """Something with our signature that is not ours: it was put in the place of a copy that is gone."""
+        if not there:
+            self._impostors.discard(key)
+        elif len(self._impostors) < _MOST_IMPOSTORS:
+            self._impostors.add(key)
+
+    def foreign(self) -> int:
+        """How many objects are there that carry our labels and are not ours, as far as we count them."""
+        return self.session.foreign() + len(self._impostors) if self.session is not None else 0
 
     async def settled(self) -> None:
         """Wait until it is known whether it can be reached."""
@@ -391,6 +404,8 @@ class Worker:
 
     def _connected(self, session: Session) -> None:
         self.session = session
+        self._impostors.clear()
+        metrics.show_foreign(self.name, self.foreign)
         for resource, namespace in self._asked:  # also those that were asked for while it was being opened
             session.follow(namespace, resource)
         if session.facts.missing:

@@ -1,8 +1,8 @@
 """One connection to a worker, from the first question to the last heartbeat.
 
-Inside the context the caches of our copies are filled and followed. They hold nothing but objects with our origin,
-because nothing else is ever asked for. A session ends as a whole and is never repaired: what comes after it starts from
-a list.
+Inside the context the caches of our copies are filled and followed. They hold nothing but objects that we have made:
+those without our origin are not asked for, and those without our signature are not kept (reading.py). A session ends as
+a whole and is never repaired: what comes after it starts from a list.
 
 *Not followed is not not there.* Copies are cached for all namespaces, or for each one that may have some: those that
 the WorkerCluster allows, and any other in which somebody knows of copies (`follow`). Of one without a filled cache
@@ -27,10 +27,12 @@ from multimirror.kube.errors import Forbidden, Unreachable
 from multimirror.kube.own_writes import OwnWrites
 from multimirror.kube.resources import JOBS
 from multimirror.kube.supervise import Supervisor
+from multimirror.kube.watch import Trim
 from multimirror.workers.capacity import Capacity
 from multimirror.workers.followed import FOLLOWED_NAMESPACES, FOLLOWED_NODES, Followed, origin_uids
 from multimirror.workers.limits import WorkerBudget
 from multimirror.workers.probe import Facts, check
+from multimirror.workers.reading import MadeByUs, reader_of_copies
 
 Scope = tuple[Resource, str]
 """The copies of one kind in one namespace."""
@@ -57,6 +59,8 @@ class SessionOptions:
     namespaces: tuple[str, ...] | None
     """Where copies may go. None: everywhere."""
     follow_nodes: bool
+    made_by_us: MadeByUs
+    """Of what carries our labels: whether it is a copy of ours. What is not is not kept."""
     concurrency: int = 16
 
 
@@ -75,13 +79,15 @@ class SessionHandlers:
 class _Cache:
     """The copies of one kind, in one namespace or in all."""
 
-    def __init__(self, client: Client, followed: Followed, namespace: str | None, budget: CacheBudget) -> None:
+    def __init__(
+        self, client: Client, followed: Followed, namespace: str | None, *, read: Trim, budget: CacheBudget
+    ) -> None:
         self.informer = Informer(
             client,
             followed.resource,
             namespace,
             label_selector=followed.label_selector,
-            trim=followed.trim,
+            trim=read,
             budget=budget,
         )
         self.informer.add_index(_BY_ORIGIN, origin_uids)
@@ -123,6 +129,10 @@ class Session:
         """Every copy of ours here."""
         caches = tuple(self._caches.get(resource, {}).values())  # others may come while somebody reads
         return (copy for cache in caches for copy in cache.informer.list())
+
+    def foreign(self) -> int:
+        """How many objects are there that carry our labels and are not ours; of very many, not all are counted."""
+        return sum(len(cache.informer.left_out) for caches in self._caches.values() for cache in caches.values())
 
     def writes(self, namespace: str, resource: Resource = JOBS) -> OwnWrites:
         """Our own writes in that namespace, which the cache may not have seen yet. Raises NotFollowed."""
@@ -256,7 +266,16 @@ class Session:
 
     def _follow(self, followed: Followed, namespace: str | None) -> Informer:
         resource = followed.resource
-        cache = self._caches[resource][namespace] = _Cache(self.client, followed, namespace, self._copies_budget)
+        read = reader_of_copies(
+            resource,
+            followed.trim,
+            cluster=self.facts.identity,
+            namespace=namespace,
+            made_by_us=self._options.made_by_us,
+        )
+        cache = self._caches[resource][namespace] = _Cache(
+            self.client, followed, namespace, read=read, budget=self._copies_budget
+        )
         cache.informer.add_handler(lambda change: self._handlers.copy_changed(resource, change))
         self._run(cache.informer, namespace)
         self._tasks.start(f"filling {resource.name}", self._tell_when_filled(cache.informer), may_return=True)

@@ -16,7 +16,6 @@ from multimirror.cli.progress import say
 from multimirror.cli.worker_account import remove_account
 from multimirror.cli.workers import worker_connection
 from multimirror.kube import ApiError, Client
-from multimirror.workers import identity_of
 
 EXAMPLES = """\b
 Examples:
@@ -81,7 +80,7 @@ async def _drain(client: Client, name: str, time_limit: timedelta | None, system
             client, name, time_limit.total_seconds() if time_limit is not None else None, worker if evict else None
         )
         say(f"{name} is drained")
-        count = await remove_copies(worker, await identity_of(client))
+        count = await remove_copies(worker)
     except ApiError as error:
         if error.cluster != name:
             raise

@@ -10,12 +10,14 @@ from multimirror.admission.copy_labels import RESOURCE, VERB, WORKER_NAME
 from multimirror.api import CONNECTED, GROUP, ORIGIN_LABEL, READY, SpecError, WorkerClusterSpec
 from multimirror.batch import Json, find_condition
 from multimirror.cli import credentials
+from multimirror.cli.copies import by_us
 from multimirror.cli.doctor.checks import check_expiry, check_skew, minor
 from multimirror.cli.doctor.findings import Finding, fault, ok, warning
+from multimirror.cli.doctor.foreign import check_foreign, split_replaced
 from multimirror.cli.doctor.jobs import check_copies
 from multimirror.cli.doctor.management import ServerInfo, server_info
 from multimirror.cli.placement_policy import WORKER_MANIFEST, PolicyState, worker_policy_state
-from multimirror.cli.workers import CredentialsError, stored_connection
+from multimirror.cli.workers import CredentialsError, WorkerConnection, stored_connection
 from multimirror.kube import ApiError, Client, resources
 from multimirror.kube.access import Permission, denied
 from multimirror.kube.errors import Forbidden, Unauthorized
@@ -45,6 +47,8 @@ class CheckContext:
     server: ServerInfo
     namespaces: Sequence[str]
     """Those whose Jobs may want to go to workers."""
+    originals: Mapping[str, Json]
+    """Our Jobs, by uid."""
     patience: timedelta
     """A copy that nobody starts for so long is left lying."""
 
@@ -67,7 +71,7 @@ async def check_worker(context: CheckContext, cluster: Json) -> WorkerReport:
     found.append(check_expiry(subject, name, credentials.expiry(worker.access), datetime.now(UTC)))
     try:
         async with worker.client(timeout=_TIMEOUT_SECONDS) as client:
-            return await _inside(context, client, name, spec, found)
+            return await _inside(context, client, worker, found)
     except Unauthorized as error:
         remedy = f"`multimirror join {name} --kubeconfig ... --new-token` makes new ones."
         found.append(fault("Credentials", subject, f"its API server does not accept them: {error.message}", remedy))
@@ -92,8 +96,9 @@ def _condition(subject: str, cluster: Json, spec: WorkerClusterSpec) -> Finding:
 
 
 async def _inside(
-    context: CheckContext, client: Client, name: str, spec: WorkerClusterSpec, found: list[Finding]
+    context: CheckContext, client: Client, worker: WorkerConnection, found: list[Finding]
 ) -> WorkerReport:
+    name, spec = worker.name, worker.spec
     subject = f"worker {name}"
     server = await server_info(client)
     found.append(_version(subject, server.version, context.server.version))
@@ -109,6 +114,12 @@ async def _inside(
         for namespace in targets if targets is not None else [None]:
             copies += (await client.list(JOBS, namespace, label_selector=f"{ORIGIN_LABEL}={context.identity}")).items
         now = datetime.now(UTC) + timedelta(seconds=server.clock_ahead or 0.0)
+        foreign: list[Json] = []
+        if worker.signer is not None:
+            copies, foreign = await by_us(client, copies, worker.signer)
+            copies, replaced = split_replaced(copies, context.originals)
+            foreign += replaced
+        found += check_foreign(subject, foreign, can_tell=worker.signer is not None or not copies)
         found += check_copies(subject, copies, now, context.patience)
     return WorkerReport(name, found, facts.identity)
 

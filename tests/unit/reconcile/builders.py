@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from multimirror.api import (
+    ADMITTED_QUEUE_ANNOTATION,
     ATTEMPT_ANNOTATION,
     ATTEMPT_LABEL,
     CLUSTER_ANNOTATION,
@@ -12,9 +13,11 @@ from multimirror.api import (
     ORIGIN_LABEL,
     ORIGIN_UID_LABEL,
     QUEUE_LABEL,
+    RESERVED_ANNOTATION,
 )
 from multimirror.api.placement import Copy, cluster_of
 from multimirror.kinds import JOB, CopyOptions
+from multimirror.kinds.reserved import reserved_for
 from multimirror.reconcile.state import ObservedState
 from multimirror.workers.state import Contact
 
@@ -56,8 +59,27 @@ class Builder:
             CLUSTER_ANNOTATION: worker,
             CLUSTER_NAMESPACE_ANNOTATION: "team",
             ATTEMPT_ANNOTATION: str(attempt),
+            ADMITTED_QUEUE_ANNOTATION: "q",
         }
         self.job["spec"]["suspend"] = False
+        return self.reserved()
+
+    def reserved(self, **counts: int) -> Self:
+        """As it was written down with the assignment; with other numbers of pods than it asks for now."""
+        reserved = reserved_for(JOB, self.job).resized(counts)
+        self.job["metadata"]["annotations"][RESERVED_ANNOTATION] = str(reserved)
+        return self
+
+    def of_size(self, pods: int, completions: int | None = None, mode: str = "NonIndexed") -> Self:
+        """So many pods at once."""
+        self.job["spec"] |= {"parallelism": pods, "completionMode": mode}
+        self.job["spec"] |= {"completions": completions} if completions is not None else {}
+        return self
+
+    def asking(self, cpu: str) -> Self:
+        """Each pod for so much."""
+        container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+        self.job["spec"]["template"]["spec"] = {"containers": [container], "restartPolicy": "Never"}
         return self
 
     def tried(self, attempt: int) -> Self:
@@ -135,7 +157,8 @@ def observed(job: Json | None, copies: Sequence[Copy] = (), **more: Any) -> Obse
 def copy_of(job: Json, attempt: int) -> Json:
     """As it is sent to a worker."""
     name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
-    return JOB.make_copy(job, CopyOptions(origin="here", attempt=attempt, name=name, namespace=namespace))
+    options = CopyOptions(origin="here", attempt=attempt, name=name, namespace=namespace, signature="signed")
+    return JOB.make_copy(job, options)
 
 
 def a_job(name: str = "train") -> Builder:

@@ -2,13 +2,16 @@
 
 from typing import Any, cast
 
+from multimirror.api.ownership import Signer
 from multimirror.kinds import JOB, Ref
 from multimirror.kube import RequeueAfter
 from multimirror.kube.own_writes import OwnWrites
 from multimirror.reconcile.actions import CreateCopy
 from multimirror.reconcile.execute import WorkerContext, WorkerExecutor
 from multimirror.reconcile.memory import Memory
+from multimirror.reconcile.wholes import WholeOriginals
 from multimirror.workers import Session, Worker, WorkerState
+from multimirror.workers.probe import Facts
 from tests.unit.reconcile.builders import a_job, observed
 
 
@@ -34,6 +37,7 @@ class FakeSession:
     def __init__(self, writes: FakeWrites) -> None:
         self._writes = writes
         self.writer = self.client = self
+        self.facts = Facts("v1.36.4", "cluster", (), sees_namespaces=True, sees_nodes=True)
         self.created: list[str] = []
 
     def writes(self, *_: object) -> OwnWrites:
@@ -41,7 +45,7 @@ class FakeSession:
 
     async def create(self, _: object, copy: dict[str, Any], __: str) -> dict[str, Any]:
         self.created.append(copy["metadata"]["name"])
-        return copy
+        return {**copy, "metadata": {**copy["metadata"], "uid": "made", "resourceVersion": "2"}}
 
 
 class FakeWorker:
@@ -53,11 +57,14 @@ class FakeWorker:
 
 async def create(session: FakeSession) -> RequeueAfter | None:
     job = a_job("train").on("w1").job
+    wholes = WholeOriginals(cast("Any", None))
+    wholes.keep(JOB, job)
     context = WorkerContext(
-        origin="here",
+        signer=Signer(b"key", "here"),
         memory=Memory(),
         originals=cast("Any", None),
         announcements=cast("Any", None),
+        wholes=wholes,
         timer=cast("Any", FakeTimer()),
         refusal_seconds=1.0,
         clock=lambda: 0.0,
