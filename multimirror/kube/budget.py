@@ -26,7 +26,8 @@ MIB: Final = 1024 * 1024
 ERROR_BYTES: Final = MIB
 """Of an answer that is no success, whatever was asked."""
 _EVENT_BYTES: Final = 2 * KIB
-"""What an event costs besides its bytes: a small one is as much work as a larger one."""
+_VALUE_BYTES: Final = 32
+"""What an event, and each of its values, costs besides its bytes: it is work, not length, that has to be paid for."""
 _PER_WRITE: Final = 64 * KIB
 _PER_WRITTEN_BYTE: Final = 16
 """What a write of ours explains: its answer, and the events that follow from it."""
@@ -85,9 +86,9 @@ class Budget:
         self._asked = float("-inf")
         self._known = Allowance(0.0, 0.0)
 
-    def spend(self, size: int, *, events: int = 0) -> None:
+    def spend(self, size: int, *, values: int = 0, events: int = 0) -> None:
         """So much has come. Raises OverBudget."""
-        self._level = self._filled() - size - events * _EVENT_BYTES
+        self._level = self._filled() - size - values * _VALUE_BYTES - events * _EVENT_BYTES
         if self._level < 0:
             self._level = None  # it starts anew with whatever comes after its owner was told
             known = self._allowance()

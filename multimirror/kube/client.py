@@ -145,6 +145,12 @@ class Client:
         view._guard = check
         return view
 
+    def metered(self, budget: Budget) -> Self:
+        """The same client, opened already, whose answers are paid for by another budget."""
+        view = copy.copy(self)
+        view.budget = budget
+        return view
+
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         return await self._object("GET", resource.path(namespace, name))
 
@@ -436,7 +442,7 @@ class Client:
     async def _metered(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for chunk in chunks:
             if self.budget is not None:
-                self.budget.spend(len(chunk))
+                self.budget.spend(len(chunk), values=values_in(chunk))
             yield chunk
 
     async def _refusal(self, stream: Stream, path: str) -> ApiError:

@@ -107,11 +107,10 @@ async def new_objects(_: HostileWorker, seen: Seen, wire: Wire) -> bool:
         return False
     origin = seen.target.split("origin%3D")[1].split("&")[0]
     await wire.start_chunks()
-    for start in itertools.count(0, 200):
-        objects = [a_foreign_copy(number, origin) for number in range(start, start + 200)]
+    piece = b"".join([an_event(a_foreign_copy(number, origin)) for number in range(1000)])
+    while True:
         await listened_to(wire)
-        await wire.chunk(b"".join(map(an_event, objects)))
-    return True
+        await wire.chunk(piece)
 
 
 async def fat_objects(_: HostileWorker, seen: Seen, wire: Wire) -> bool:
@@ -120,11 +119,10 @@ async def fat_objects(_: HostileWorker, seen: Seen, wire: Wire) -> bool:
         return False
     origin = seen.target.split("origin%3D")[1].split("&")[0]
     await wire.start_chunks()
-    for number in itertools.count():
-        fat = a_foreign_copy(number, origin) | {"status": {"conditions": [[]] * 90_000}}
+    piece = an_event(a_foreign_copy(0, origin) | {"status": {"conditions": [[]] * 90_000}})
+    while True:
         await listened_to(wire)
-        await wire.chunk(an_event(fat))
-    return True
+        await wire.chunk(piece)
 
 
 async def one_line(_: HostileWorker, seen: Seen, wire: Wire) -> bool:
