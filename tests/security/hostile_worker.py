@@ -36,8 +36,8 @@ class HostileWorker(FakeCluster):
         if self.attack is None or not await self.attack(self, seen, wire):
             await self._handle(seen, wire)
 
-    def kubeconfig(self, token: str = "t") -> bytes:
-        config = json.loads(super().kubeconfig(token))
+    def kubeconfig(self, token: str = "t", **user: str) -> bytes:
+        config = json.loads(super().kubeconfig(token, **user))
         config["clusters"][0]["cluster"] = {
             "server": f"https://localhost:{self.server.port}",
             "certificate-authority-data": trusted(self.ca),
