@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from multimirror.kube import ApiError, Client, Informer
+from multimirror.kube import ApiError, Client, Informer, Object
 from multimirror.kube.budget import KIB, MIB, UNTRUSTED, Allowance, Budget, CacheBudget, CacheLimits
 from multimirror.kube.errors import BadAnswer, OverBudget, TimedOut, Unreachable, error_from_status, printable
 from multimirror.kube.trimming import weight
@@ -116,6 +116,33 @@ async def test_an_answer_of_brackets_is_not_even_parsed() -> None:
         with pytest.raises(OverBudget, match="has more than 200000 values"):
             await client.list(THINGS)
         assert len(told.errors) == 2
+
+
+async def test_a_cache_of_a_trusted_server_holds_no_more_than_a_page_whole() -> None:
+    things = [a_thing(f"t-{number:03}", 1, pad="x" * 1024 * KIB) for number in range(40)]
+    asked: list[int] = []
+
+    async def page(seen: Seen, wire: Wire) -> None:
+        query = dict(pair.split("=") for pair in seen.target.split("?")[1].split("&"))
+        if "watch" in query:
+            await wire.answer(400, {"kind": "Status", "status": "Failure", "reason": "BadRequest", "code": 400})
+            return
+        start, limit = int(query.get("continue", 0)), int(query["limit"])
+        asked.append(limit)
+        following = {"continue": str(start + limit)} if start + limit < len(things) else {}
+        await wire.answer(200, a_list(7, *things[start : start + limit], **following))
+
+    def trim(obj: Object) -> Object:
+        return {"metadata": obj["metadata"]}
+
+    async with running() as server, Client(server.connection()) as client:
+        server.then(page)
+        async with Informer(client, THINGS, trim=trim) as informer:
+            await informer.synced()
+            assert len(informer) == 40
+            assert all("pad" not in obj for obj in informer.list())
+    assert asked[0] == 500
+    assert asked[-1] <= 16
 
 
 @virtual_time
