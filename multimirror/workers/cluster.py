@@ -36,6 +36,7 @@ _LONGEST_WAIT: Final = 30.0
 _BEATS: Final = 4
 """Between two questions about rights that we lack."""
 _MOST_IMPOSTORS: Final = 1000
+_FORMER_IDENTITIES: Final = 3
 _SMALL_KUBECONFIG: Final = 8 * 1024
 """Up to here it is read at once; what is larger in a thread, so that nobody waits for it."""
 _IDENTITIES: Final = 3
@@ -82,13 +83,15 @@ class Worker:
         claim: Callable[[str, str], str],
         clock: Callable[[], float],
         misbehaviour: Misbehaviour | None = None,
+        identity: str = "",
     ) -> None:
         """`asked`: what to follow in any case. `claim(name, identity)`: who else is this cluster already, if any.
-        `misbehaviour`: what was written down of it."""
+        `misbehaviour`, `identity`: what was written down of it."""
         self.name = name
         self.state = WorkerState(misbehaviour=misbehaviour)
         self.session: Session | None = None
         """Open and synced, while connected."""
+        self._identities = [identity] if identity else []  # that it has had, as far as we know; the latest few
         self.token: TokenState | None = None
         """What is known of its token (renewal.py)."""
         self._in_use: bytes | None = None  # the kubeconfig of the session
@@ -257,6 +260,7 @@ class Worker:
                 guard=self._options.guard,
                 clock=self._clock,
                 budget=self._budget,
+                formerly=tuple(self._identities),
             ) as session:
                 same = self._claim(self.name, session.facts.identity)
                 if same:
@@ -430,6 +434,8 @@ class Worker:
     def _connected(self, session: Session) -> None:
         self.session = session
         self._impostors.clear()
+        if session.facts.identity not in self._identities:
+            self._identities = [*self._identities, session.facts.identity][-_FORMER_IDENTITIES:]
         metrics.show_foreign(self.name, self.foreign)
         for resource, namespace in self._asked:  # also those that were asked for while it was being opened
             session.follow(namespace, resource)
