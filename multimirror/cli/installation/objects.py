@@ -1,5 +1,8 @@
 """What is to be installed, from the flags: the files in deploy/manifests, with the flags put in. Pure.
 
+The component `registration` is for a webhook that runs outside of the cluster (`multimirror run --admission-url`): API
+servers are told of it, and nothing else is put there.
+
 They are the Helm chart, rendered with its defaults, so that `multimirror install` needs neither helm nor a network; a
 test holds the result against what helm renders for the same values.
 """
@@ -8,12 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
+from multimirror.admission.registration import PATH, Registration
 from multimirror.batch import Json
 from multimirror.cli.manifests import manifest
 from multimirror.kube import resources
 
 Admission = Literal["webhook", "policies", "none"]
-Component = Literal["dispatcher", "builtin-controller"]
+Component = Literal["dispatcher", "builtin-controller", "registration"]
 ADMISSIONS: Final[tuple[Admission, ...]] = get_args(Admission)
 COMPONENTS: Final[tuple[Component, ...]] = get_args(Component)
 NAMESPACE: Final = "multimirror-system"
@@ -25,6 +29,7 @@ KINDS: Final = {
     for resource in (  # in the order of installation: what is needed first comes first
         resources.NAMESPACES,
         resources.CRDS,
+        resources.SECRETS,
         resources.SERVICE_ACCOUNTS,
         resources.CLUSTER_ROLES,
         resources.CLUSTER_ROLE_BINDINGS,
@@ -53,10 +58,15 @@ class InstallOptions:
     image: str | None = None
     replicas: int | None = None
     admission: Admission = "webhook"
+    admission_url: str | None = None
+    """Of a webhook outside of the cluster: of the component `registration`, which is all that is installed for it."""
 
 
 def objects(options: InstallOptions) -> list[Json]:
-    """All that is to be there, in the order of installation."""
+    """All that is to be there, in the order of installation; but for the webhook's authority, which is no file's
+    business (authority.py)."""
+    if options.component == "registration":
+        return [_namespace(options.namespace), _registration(options)]
     name = "builtin-controller" if options.component == "builtin-controller" else f"multimirror-{options.admission}"
     found = [_moved(obj, options.namespace) for obj in manifest(f"manifests/{name}.yaml")]
     for obj in found:
@@ -64,6 +74,15 @@ def objects(options: InstallOptions) -> list[Json]:
             _fill_in(obj["spec"], options)
     rank = {kind: number for number, kind in enumerate(KINDS)}
     return sorted(found, key=lambda obj: rank[obj["kind"]])
+
+
+def _namespace(name: str) -> Json:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {PART_OF: "multimirror"}}}
+
+
+def _registration(options: InstallOptions) -> Json:
+    url = options.admission_url or f"https://127.0.0.1{PATH}"  # what is to be removed is known by its name
+    return Registration(url=url).configuration(b"")
 
 
 def superfluous(options: InstallOptions) -> list[Json]:
