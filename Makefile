@@ -8,7 +8,7 @@
 # make manifests  what is generated in deploy/: CustomResourceDefinitions, admission policies, the chart as plain files
 # make reference  docs/reference, from the code
 # make picture   docs/images, from the demo
-# make faults  the fault suite: SEEDS=100 random runs (SEED=42: that one again, FLEET=local: real control planes and processes)
+# make faults  the fault suite: SEEDS=100 random runs (SEED=42: that one again, FLEET=local: real control planes and processes; HOSTILE=worker or tenant: one of them means harm)
 # make soak   a day in a minute: caches whose watches expire all the time
 # make bench  how fast we are, each figure beside its reference: about 18 minutes, on a machine that does nothing else
 # make bench-check  the ratios of the newest results against bench/ranges.toml, and against the run before
@@ -71,7 +71,7 @@ fmt: $(STAMP)
 
 manifests: $(STAMP)
 	$(BIN)/python -m multimirror.api deploy/crds
-	$(BIN)/python -m multimirror.admission deploy/admission
+	$(BIN)/python -m multimirror.admission deploy
 	$(BIN)/python -m clusters.local helm
 	$(BIN)/python -m clusters.chart
 
@@ -85,7 +85,7 @@ SEEDS ?= 100
 FLEET ?= embedded
 
 faults: $(STAMP)
-	$(BIN)/python -m faults --fleet $(FLEET) --seeds $(SEEDS) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m faults --fleet $(FLEET) --seeds $(SEEDS) $(if $(SEED),--seed $(SEED)) $(if $(HOSTILE),--hostile-$(HOSTILE))
 
 soak: $(STAMP)
 	MULTIMIRROR_SOAK_SECONDS=60 $(BIN)/pytest tests/soak -rA --timeout 300

@@ -1,14 +1,16 @@
 """multimirror installed on a fleet, as an operator would have done it, for `multimirror fleet` and the demo.
 
-On the management cluster: our kinds, our namespace, admission by webhook, the policy that guards where Jobs are (an
-embedded cluster keeps it, and does not evaluate it), a WorkerCluster for each worker and some queues; Jobs of the
-namespace `default` that name no queue get the first. The dispatcher and the webhook run in this process. Everything is
-applied, so that a fleet whose state was kept comes back as it was.
+On the management cluster: our kinds, our namespace, admission by webhook, the policies that guard where Jobs are (an
+embedded cluster keeps them, and does not evaluate them), a WorkerCluster for each worker and some queues; Jobs of the
+namespace `default` that name no queue get the first. The dispatcher and the webhook run in this process, the dispatcher
+as the account that an installation has for it: the policies take no administrator for it. Everything is applied, so
+that a fleet whose state was kept comes back as it was.
 """
 
 import asyncio
 import base64
 import contextlib
+import copy
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -21,9 +23,12 @@ from multimirror.api import DEFAULT_QUEUE_LABEL, MIRROR_QUEUES, READY, WORKER_CL
 from multimirror.batch import Json, find_condition
 from multimirror.cli.apply import apply
 from multimirror.cli.connection import SYSTEM_NAMESPACE
+from multimirror.cli.doctor.prerequisites import permissions
+from multimirror.cli.manifests import manifest
 from multimirror.cli.placement_policy import apply_placement_policy
 from multimirror.dispatcher import Dispatcher
 from multimirror.kube import ApiError, Change, Client, Connection, Informer, Resource
+from multimirror.kube.access import denied
 from multimirror.kube.resources import CRDS, SECRETS
 from multimirror.options import DispatcherOptions
 from multimirror.workers import Heartbeat
@@ -32,6 +37,7 @@ TEAM: Final = "default"
 """The namespace whose Jobs need no label."""
 _PATIENCE: Final = 120.0
 _MANAGER: Final = "multimirror-fleet"
+_RIGHTS: Final = ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +60,29 @@ async def installed(fleet: Fleet, options: InstallOptions | None = None) -> Asyn
     async with (
         Client(connection, user_agent=_MANAGER) as client,
         _admission(client, await fleet.host_address()),
-        Client(connection, user_agent="multimirror") as own,
+        Client(_as_dispatcher(fleet), user_agent="multimirror") as own,
     ):
         await _join(client, fleet, options)
+        await _allowed(own)
         async with await Dispatcher.connect(own, of_the_dispatcher):
             await _ready(client, set(fleet.workers))
             yield client
+
+
+def _as_dispatcher(fleet: Fleet) -> Connection:
+    config = copy.deepcopy(dict(fleet.management.kubeconfig))
+    for user in config["users"]:
+        user["user"]["as"] = f"system:serviceaccount:{SYSTEM_NAMESPACE}:multimirror"
+    return Connection.from_kubeconfig(config, name=fleet.management.name)
+
+
+async def _allowed(own: Client) -> None:
+    """Until its roles are in force: a moment after they were written."""
+    async with asyncio.timeout(_PATIENCE):
+        while True:
+            if not await denied(own, permissions(SYSTEM_NAMESPACE, lease=None, admission=False)):
+                return
+            await asyncio.sleep(0.05)
 
 
 @contextlib.asynccontextmanager
@@ -70,6 +93,9 @@ async def _admission(client: Client, address: str) -> AsyncIterator[None]:
         await _apply(client, CRDS, definition["metadata"]["name"], definition)
     for resource in (WORKER_CLUSTERS, MIRROR_QUEUES):
         await _served(client, resource)
+    for document in manifest("manifests/multimirror-none.yaml"):
+        if document["kind"] in _RIGHTS:
+            await apply(client, document, manager=_MANAGER)
     await apply_placement_policy(client, manager=_MANAGER)
     namespaces, queues = Informer(client, NAMESPACES), Informer(client, MIRROR_QUEUES)
     async with namespaces, queues, AdmissionServer(client, namespaces, queues, host=address, port=0) as server:

@@ -4,6 +4,7 @@ python -m faults --seeds 100                simulated, about a second each; exit
 python -m faults --seed 42                  one of them again, with its story if it went wrong
 python -m faults --seeds 30 --fleet local   on real control planes, with real dispatcher processes
 python -m faults --crash-points --real      real processes that die at every write of a reference run
+python -m faults --hostile-worker --seeds 1000      one worker of three answers anything
 """
 
 import argparse
@@ -29,7 +30,7 @@ class Summary:
         self.total, self.again, self.done = total, again, 0
         self.faults: Counter[str] = Counter()
         self.failed: list[int] = []
-        self.writes, self.seconds = 0, 0.0
+        self.writes, self.seconds, self.memory = 0, 0.0, 0
         self._began = self._told = time.monotonic()
 
     def add(self, answer: dict[str, Any]) -> None:
@@ -41,6 +42,7 @@ class Summary:
         self.faults.update(answer.get("faults", {}))
         self.writes += answer.get("writes", 0)
         self.seconds += answer.get("seconds", 0.0)
+        self.memory = max(self.memory, answer.get("memory", 0))
         now = time.monotonic()
         if now - self._told >= _EVERY:
             self._told = now
@@ -50,10 +52,12 @@ class Summary:
     def __str__(self) -> str:
         took = time.monotonic() - self._began
         kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(self.faults.items()))
+        grown = [f"at most {self.memory / 2**20:.0f} MiB of memory in one run"] if self.memory else []
         return "\n".join(
             [
                 f"{self.done} runs in {took:.0f} s ({self.seconds / 3600:.1f} h as the fleets counted), "
                 f"{self.writes} writes, {sum(self.faults.values())} faults: {kinds or 'none'}",
+                *grown,
                 f"{self.done - len(self.failed)} passed, {len(self.failed)} failed",
             ]
         )
@@ -72,16 +76,18 @@ def _say(text: str) -> None:
     print(text, flush=True)
 
 
-async def simulated(scenarios: Sequence[Scenario | int], summary: Summary, processes: int, *, shorten: bool) -> None:
-    """All of them (a number is a seed), in so many processes."""
+async def simulated(
+    scenarios: Sequence[Scenario | int], summary: Summary, processes: int, *, shorten: bool, suite: str = ""
+) -> None:
+    """All of them (a number is a seed of that suite), in so many processes."""
     left = iter(scenarios)
     async with asyncio.TaskGroup() as group:
         for _ in range(max(1, min(processes, len(scenarios)))):
-            group.create_task(_feed(left, summary, shorten=shorten))
+            group.create_task(_feed(left, summary, shorten=shorten, suite=suite))
 
 
-async def _feed(scenarios: Iterator[Scenario | int], summary: Summary, *, shorten: bool) -> None:
-    async with Simulator(shorten=shorten) as simulator:
+async def _feed(scenarios: Iterator[Scenario | int], summary: Summary, *, shorten: bool, suite: str = "") -> None:
+    async with Simulator(shorten=shorten, suite=suite) as simulator:
         for each in scenarios:
             summary.add(await (simulator.seed(each) if isinstance(each, int) else simulator.run(each)))
 
@@ -131,6 +137,10 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--crash-points", action="store_true", help="die at every write of a reference run instead")
     parser.add_argument("--real", action="store_true", help="with --crash-points: real processes and SIGKILL")
+    parser.add_argument(
+        "--hostile-worker", action="store_const", const="worker", default="", dest="suite", help="one worker means harm"
+    )
+    parser.add_argument("--hostile-tenant", action="store_const", const="tenant", dest="suite", help="one tenant does")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="side by side (default: all cores)")
     parser.add_argument("--no-shorten", action="store_true", help="tell the whole story of a failing run, at once")
     options = parser.parse_args()
@@ -147,7 +157,10 @@ def main() -> None:
     if options.crash_points:
         summary = asyncio.run((real_crashes if options.real else crashes)(options.processes))
     elif options.fleet == "embedded":
-        asyncio.run(simulated(seeds, summary, options.processes, shorten=not options.no_shorten))
+        if options.suite:
+            summary.again = f"make faults HOSTILE={options.suite} SEED={{seed}}"
+        shorten = not options.no_shorten
+        asyncio.run(simulated(seeds, summary, options.processes, shorten=shorten, suite=options.suite))
     else:
         summary.again = "make faults FLEET=local SEED={seed}"
         asyncio.run(local(seeds, summary))

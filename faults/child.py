@@ -9,6 +9,8 @@ install(0)
 
 # What follows remembers the clocks: it has to come after `install`.
 import asyncio  # noqa: E402
+import contextlib  # noqa: E402
+import ctypes  # noqa: E402
 import gc  # noqa: E402
 import hashlib  # noqa: E402
 import json  # noqa: E402
@@ -16,13 +18,14 @@ import logging  # noqa: E402
 import sys  # noqa: E402
 from collections import Counter  # noqa: E402
 from dataclasses import replace  # noqa: E402
+from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
 import structlog  # noqa: E402
 
 from faults.backends import EmbeddedBackend  # noqa: E402
-from faults.running import Outcome, run  # noqa: E402
-from faults.scenario import Scenario, from_seed  # noqa: E402
+from faults.running import Outcome, Pace, run  # noqa: E402
+from faults.scenario import Scenario, from_seed, with_a_hostile_worker  # noqa: E402
 from faults.shrinking import shrink  # noqa: E402
 from faults.stage import certificates  # noqa: E402
 from faults.telling import tell  # noqa: E402
@@ -37,12 +40,14 @@ def simulate(scenario: Scenario) -> Outcome:
 
     async def main() -> Outcome:
         async with EmbeddedBackend(scenario.workers) as backend:
-            return await run(scenario, backend)
+            return await run(scenario, backend, HOSTILE_PACE if scenario.hostile else None)
 
     with asyncio.Runner(loop_factory=lambda: SimulatedLoop(scenario.seed)) as runner:
         return runner.run(main())
 
 
+HOSTILE_PACE = Pace(rest=150.0, quiet=10.0)
+"""Everybody else has to come to rest, and soon."""
 _CLEAN: list[Outcome] = []
 """The last run without faults: many scenarios differ in their faults alone."""
 
@@ -55,6 +60,8 @@ def digest(outcome: Outcome) -> str:
 
 def report(scenario: Scenario, *, shorten: bool) -> dict[str, Any]:
     """A scenario run twice, without its faults and with them; and, when it broke a promise, its story."""
+    if scenario.hostile:
+        return hostile_report(scenario, shorten=shorten)
     without = replace(scenario, plan=())
     if not _CLEAN or _CLEAN[0].scenario != without:
         _CLEAN[:] = [simulate(without)]
@@ -81,6 +88,46 @@ def report(scenario: Scenario, *, shorten: bool) -> dict[str, Any]:
     return answer
 
 
+def hostile_report(scenario: Scenario, *, shorten: bool) -> dict[str, Any]:
+    """A scenario with a hostile worker: how Jobs must end is known, so it is run once. Memory is measured."""
+    gc.collect()
+    _forget_peak()
+    before = _memory("VmRSS")
+    outcome = simulate(scenario)
+    memory = _memory("VmHWM") - before
+    answer: dict[str, Any] = {
+        "seed": scenario.seed,
+        "violations": [str(violation) for violation in outcome.violations],
+        "faults": dict(Counter(each.kind for each in scenario.tricks)),
+        "planned": len(scenario.tricks),
+        "writes": outcome.writes,
+        "seconds": outcome.seconds,
+        "digest": digest(outcome),
+        "links": {},
+        "memory": memory,
+        "story": [],
+    }
+    if outcome.violations:
+        told = outcome
+        if shorten:
+            told = simulate(shrink(told.scenario, told.violations, lambda each: simulate(each).violations, tries=30))
+        answer["story"] = tell(told)
+    return answer
+
+
+def _memory(what: str) -> int:
+    """VmRSS: what this process has; VmHWM: the most that it had. In bytes."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{what}:"))
+
+
+def _forget_peak() -> None:
+    """The most that it had is counted from now on; and what earlier runs left over is given back."""
+    with contextlib.suppress(OSError, AttributeError):  # only glibc has it
+        ctypes.CDLL(None).malloc_trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+
+
 def main() -> None:
     """Until the end of the input."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
@@ -88,7 +135,8 @@ def main() -> None:
     for line in sys.stdin:
         asked = json.loads(line)
         try:
-            scenario = Scenario.from_json(asked["scenario"]) if "scenario" in asked else from_seed(asked["seed"])
+            make = with_a_hostile_worker if asked.get("suite") == "worker" else from_seed
+            scenario = Scenario.from_json(asked["scenario"]) if "scenario" in asked else make(asked["seed"])
             answer = report(scenario, shorten=asked.get("shorten", True))
         except Exception as error:  # noqa: BLE001 - it is told, and the next seed is another one
             answer = {"seed": asked.get("seed"), "error": f"{type(error).__name__}: {error}"}

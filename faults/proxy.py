@@ -142,9 +142,13 @@ class Proxy:
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
 
+    def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> "ProxyConnection":
+        """What is to speak with a client that has come."""
+        return ProxyConnection(self, self._injector, reader, writer)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers[writer] = None
-        connection = _Connection(self, self._injector, reader, writer)
+        connection = self.connection(reader, writer)
         try:
             if not self._cut and not self._is("partition"):
                 await connection.serve()
@@ -183,7 +187,7 @@ class Proxy:
             request.headers["authorization"] = self._credentials
 
 
-class _Connection:
+class ProxyConnection:
     """One connection of the client, and the one to the API server that goes with it."""
 
     def __init__(

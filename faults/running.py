@@ -11,6 +11,7 @@ from typing import Any, Final
 from builtin_controller import Options as JobOptions
 from faults.backends import MANAGEMENT, ClusterBackend
 from faults.commands import Processes
+from faults.hostile.bystanders import FORGED, bystanders, judge, not_at_rest, touched_by
 from faults.invariants import at_rest, check
 from faults.record import Record
 from faults.rules import Rules, Violation
@@ -18,15 +19,24 @@ from faults.scenario import GRACE, Scenario
 from faults.stage import DISPATCHER, Stage
 from faults.statuses import ends
 from faults.workload import Step, a_job
-from multimirror.api import CLUSTER_ANNOTATION, MIRROR_QUEUES, WORKER_CLUSTERS
+from multimirror.api import (
+    ATTEMPT_ANNOTATION,
+    ATTEMPT_LABEL,
+    CLUSTER_ANNOTATION,
+    MIRROR_QUEUES,
+    ORIGIN_LABEL,
+    ORIGIN_UID_LABEL,
+    WORKER_CLUSTERS,
+)
 from multimirror.kube import ApiError
 from multimirror.kube.errors import AlreadyExists, Conflict, NotFound
-from multimirror.kube.resources import JOBS
+from multimirror.kube.resources import JOBS, NAMESPACES
 from multimirror.options import DispatcherOptions
 
 Json = dict[str, Any]
 _REST: Final = 600.0  # seconds until everything must have come to rest
 _CHANCE: Final = 30.0  # how long after the last step faults may still strike
+_NOW: Final = "2027-01-15T08:00:00Z"
 _QUIET: Final = 20.0  # and for how long it has to stay so
 
 
@@ -87,6 +97,8 @@ async def run(
         options=pace.options,
         pod_backoff=JobOptions().pod_backoff_base * pace.factor,
         processes=processes,
+        hostile={scenario.hostile: scenario.tricks} if scenario.hostile else None,
+        seed=scenario.seed,
     ) as stage:
         began = loop.time()
         await stage.start()
@@ -98,8 +110,8 @@ async def run(
             group.create_task(_while_faults_wait(stage, scenario, pace))
         stage.injector.stop()
         await stage.start()
-        await _come_to_rest(stage.record, rules, pace)
-        violations = check(stage.record, rules)
+        await _come_to_rest(stage.record, rules, pace, scenario.hostile)
+        violations = judge(stage.record, rules, scenario.hostile) if scenario.hostile else check(stage.record, rules)
         return Outcome(
             scenario,
             violations,
@@ -119,15 +131,16 @@ async def _while_faults_wait(stage: Stage, scenario: Scenario, pace: Pace) -> No
             await stage.injector.spent.wait()
 
 
-async def _come_to_rest(record: Record, rules: Rules, pace: Pace) -> None:
-    """Until the end is reached and stays; or until it is clear that it never will be."""
+async def _come_to_rest(record: Record, rules: Rules, pace: Pace, hostile: str = "") -> None:
+    """Until the end is reached and stays; or until it is clear that it never will be. A hostile worker never rests."""
     loop = asyncio.get_running_loop()
     deadline, since, seen = loop.time() + pace.rest, None, -1
     while loop.time() < deadline:
-        changes = sum(1 for each in record.seen if each.kind != "Lease")  # which a leader renews for ever
+        part = bystanders(record, rules, hostile, touched_by(record, rules, hostile)) if hostile else record
+        changes = sum(1 for each in part.seen if each.kind != "Lease")  # which a leader renews for ever
         if changes != seen or since is None:
             seen = changes
-            if at_rest(record, rules):
+            if not_at_rest(record, rules, hostile) if hostile else at_rest(record, rules):
                 since = None
             elif since is None or not rules.fence:  # with a fence leases are renewed: there are always changes
                 since = loop.time()
@@ -249,6 +262,33 @@ async def _squat(stage: Stage, step: Step, pace: Pace) -> None:
         await stage.people[worker].create(JOBS, job, stage.namespace)
 
 
+async def _forge(stage: Stage, step: Step, _: Pace) -> None:
+    """A neighbour on a worker has a finished Job that looks like a copy of this one, and cannot be deleted."""
+    job = await stage.people[MANAGEMENT].get(JOBS, step.name, stage.namespace)
+    home = await stage.people[MANAGEMENT].get(NAMESPACES, "kube-system")
+    annotations = job["metadata"].get("annotations") or {}
+    forged = a_job(f"{step.name}-forged" if int(step.at) % 2 else step.name, "one", "nobody", 0.0)
+    del forged["spec"]["managedBy"]
+    forged["metadata"] |= {
+        "labels": {
+            ORIGIN_LABEL: home["metadata"]["uid"],
+            ORIGIN_UID_LABEL: job["metadata"]["uid"],
+            ATTEMPT_LABEL: annotations.get(ATTEMPT_ANNOTATION, "1"),
+        },
+        "annotations": {FORGED: "true"},
+        "finalizers": ["example.com/for-ever"],
+    }
+    client = stage.people[stage.workers[int(step.value) % len(stage.workers)]]
+    with contextlib.suppress(AlreadyExists):
+        await client.create(JOBS, forged, stage.namespace)
+        now = {"startTime": _NOW, "completionTime": _NOW, "lastProbeTime": _NOW, "lastTransitionTime": _NOW}
+        times = {key: now[key] for key in ("lastProbeTime", "lastTransitionTime")}
+        conditions = [{"type": kind, "status": "True", **times} for kind in ("SuccessCriteriaMet", "Complete")]
+        status = {"startTime": _NOW, "completionTime": _NOW, "succeeded": 1, "conditions": conditions}
+        name = forged["metadata"]["name"]
+        await client.patch(JOBS, name, {"status": status}, stage.namespace, subresource="status")
+
+
 _STEPS: Final[dict[str, Callable[[Stage, Step, Pace], Any]]] = {
     "submit": _submit,
     "delete": _delete,
@@ -264,4 +304,5 @@ _STEPS: Final[dict[str, Callable[[Stage, Step, Pace], Any]]] = {
     "place": _place,
     "rotate": _rotate,
     "squat": _squat,
+    "forge": _forge,
 }

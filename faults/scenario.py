@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from faults import workload
+from faults.hostile.tricks import Trick, choose
 from faults.plan import Fault
 from faults.workload import Step
 
@@ -16,6 +17,8 @@ _RESOURCES: Final = ("*", "*", "jobs", "jobs/status")
 _MOST: Final = 12
 GRACE: Final = 10.0
 """Of a queue's fence, in seconds."""
+VOLUME_EVERY: Final = 10
+"""Of so many hostile workers one sends tens of MiB."""
 _REPLICAS: Final = ("dispatcher-1", "dispatcher-2")
 
 
@@ -35,6 +38,10 @@ class Scenario:
     plan: Sequence[Fault] = ()
     ends: Mapping[str, str] = field(default_factory=dict)
     """How each Job must end; where it is not said, as its workload says."""
+    hostile: str = ""
+    """The worker that means harm; empty: none does."""
+    tricks: Sequence[Trick] = ()
+    """What it does."""
 
     @property
     def worker_names(self) -> list[str]:
@@ -61,7 +68,8 @@ class Scenario:
         """From a file or another process: the fields by their names."""
         steps = [Step(**step) for step in found.get("steps", ())]
         plan = [Fault.from_json(fault) for fault in found.get("plan", ())]
-        return cls(**{**found, "steps": steps, "plan": plan})
+        tricks = [Trick(**trick) for trick in found.get("tricks", ())]
+        return cls(**{**found, "steps": steps, "plan": plan, "tricks": tricks})
 
     def story(self) -> list[str]:
         """What will happen, line by line."""
@@ -69,9 +77,11 @@ class Scenario:
             f"seed {self.seed}: {self.workers} workers, placement {self.placement}, retention {self.retention:g} s, "
             f"a lost worker's Jobs: {self.when_lost} after {self.lost_after:g} s"
             + (f", fence of {self.fence:g} s" if self.fence else "")
+            + (f"; {self.hostile} is hostile" if self.hostile else "")
         )
         moments = [(step.at, f"      {step}") for step in self.steps]
         moments += [(fault.at, f"FAULT {fault}") for fault in self.plan]
+        moments += [(trick.at, f"TRICK {trick}") for trick in self.tricks]
         return [head, *(text for _, text in sorted(moments, key=lambda each: each[0]))]
 
 
@@ -93,6 +103,35 @@ def from_seed(seed: int, *, real: bool = False) -> Scenario:
         fence=0.0 if real else chance.choice([0.0, 0.0, 10.0, 20.0]),  # real time is too dear for leases
         steps=tuple(steps),
         plan=tuple(sorted(plan, key=lambda fault: fault.at)),
+    )
+
+
+def with_a_hostile_worker(seed: int) -> Scenario:
+    """The scenario of a seed in which one of three workers means harm; sometimes the dispatcher dies meanwhile."""
+    chance = random.Random(f"hostile worker {seed}")  # noqa: S311 - not a secret
+    names = [f"worker-{number}" for number in range(1, 4)]
+    hostile = chance.choice(names)
+    steps = workload.generate(chance, names, jobs=(4, 8), until=15.0)
+    submitted = [step for step in steps if step.do == "submit"]
+    for step in submitted:
+        if chance.random() < 0.15:
+            worker = chance.choice([number for number, name in enumerate(names) if name != hostile])
+            steps.append(Step(round(step.at + chance.uniform(0, 6), 1), "forge", step.name, value=worker))
+    crashes = [
+        Fault(kind="crash_at", link="dispatcher", at=round(chance.uniform(3, 25), 1), seconds=chance.choice([0.0, 2.0]))
+        for _ in range(chance.choice([0, 0, 1, 2]))
+    ]
+    return Scenario(
+        seed=seed,
+        workers=len(names),
+        when_lost=chance.choice(["Redispatch", "Redispatch", "Wait"]),
+        lost_after=chance.choice([0.0, 5.0, 20.0]),
+        placement=chance.choice(["Spread", "Spread", "Pack", "Ordered"]),
+        fence=chance.choice([0.0, 0.0, 0.0, 10.0]),
+        steps=tuple(sorted(steps, key=lambda step: step.at)),
+        plan=tuple(crashes),
+        hostile=hostile,
+        tricks=choose(chance, volume=seed % VOLUME_EVERY == 0),
     )
 
 

@@ -32,6 +32,9 @@ def _shorter(scenario: Scenario) -> Iterator[Scenario]:
     if len(plan) > 2:
         yield replace(scenario, plan=plan[: len(plan) // 2])
         yield replace(scenario, plan=plan[len(plan) // 2 :])
+    tricks = list(scenario.tricks)
+    for number in range(len(tricks)):
+        yield replace(scenario, tricks=tricks[:number] + tricks[number + 1 :])
     for name in dict.fromkeys(step.name for step in steps):
         yield replace(scenario, steps=[step for step in steps if step.name != name])
     for number in range(len(plan)):

@@ -179,8 +179,9 @@ class MemoryTransport(asyncio.Transport):
         return self._protocol
 
     def get_write_buffer_size(self) -> int:
-        """Buffers are never full."""
-        return 0
+        """What the other side does not want to read yet. Buffers are never full."""
+        kept = self.peer._kept if self.peer is not None else ()
+        return sum(len(data) for data in kept if data is not None)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Buffers are never full."""

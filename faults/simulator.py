@@ -19,9 +19,12 @@ from faults.scenario import Scenario
 class Simulator:
     """An async context manager: the process runs inside."""
 
-    def __init__(self, *, shorten: bool = True, command: Sequence[str] = ("-m", "faults.child")) -> None:
-        """`shorten`: look for the shortest story of a run that broke a promise. `command`: what Python is to run."""
-        self._shorten, self._command = shorten, command
+    def __init__(
+        self, *, shorten: bool = True, command: Sequence[str] = ("-m", "faults.child"), suite: str = ""
+    ) -> None:
+        """`shorten`: look for the shortest story of a run that broke a promise. `command`: what Python is to run.
+        `suite`: whose seeds they are: `worker` and `tenant` for the hostile ones."""
+        self._shorten, self._command, self._suite = shorten, command, suite
         self._process: asyncio.subprocess.Process | None = None
 
     async def __aenter__(self) -> Self:
@@ -46,7 +49,7 @@ class Simulator:
 
     async def seed(self, seed: int) -> dict[str, Any]:
         """The report on a seed; see `faults.child.report`."""
-        return await self._ask({"seed": seed})
+        return await self._ask({"seed": seed, "suite": self._suite})
 
     async def run(self, scenario: Scenario) -> dict[str, Any]:
         """The report on a scenario."""

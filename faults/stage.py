@@ -10,7 +10,7 @@ import contextlib
 import functools
 import json
 import tempfile
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -21,6 +21,8 @@ from clusters.embedded.tls import Certificates, make_certificates
 from faults import commands
 from faults.backends import MANAGEMENT, ClusterBackend
 from faults.commands import Files, Processes
+from faults.hostile.tricks import Trick
+from faults.hostile.worker import HostileWorker
 from faults.injecting import Injector
 from faults.plan import LEADER, Fault
 from faults.processes import Controller, Process, Task
@@ -61,13 +63,16 @@ class Stage:
         options: DispatcherOptions | None = None,
         pod_backoff: float = JobOptions().pod_backoff_base,
         processes: Processes | None = None,
+        hostile: Mapping[str, Sequence[Trick]] | None = None,
+        seed: int = 0,
     ) -> None:
         """`options`: of a dispatcher that is a task. `pod_backoff`: of our Job controllers, in seconds.
 
-        `processes`: which controllers are no tasks.
+        `processes`: which controllers are no tasks. `hostile`: the workers that mean harm, and what they do, by `seed`.
         """
         self.backend, self.namespace, self.queue = backend, namespace, queue
         self.record = Record()
+        self._hostile, self._seed = hostile or {}, seed
         self.injector = Injector(plan, self.record, self._hands)
         self.injector.on_state = self._state_changed
         self.workers = [name for name in backend.names if name != MANAGEMENT]
@@ -113,6 +118,7 @@ class Stage:
             for name in self.backend.names:
                 await self._open_proxies(stack, name)
             await self._furnish()
+            await self._introduce()
             for name in self.backend.names:
                 await self._watch(name)
             self._make_controllers()
@@ -155,8 +161,24 @@ class Stage:
         if self.backend.needs_job_controllers and name != MANAGEMENT:
             clients.append(JOB_CONTROLLER)
         for client in clients:
-            proxy = Proxy(client, name, self.backend.kubeconfig(name), self.injector, certificates())
+            proxy = self._proxy(client, name)
             self.proxies[proxy.link] = await stack.enter_async_context(proxy)
+
+    def _proxy(self, client: str, name: str) -> Proxy:
+        kubeconfig = self.backend.kubeconfig(name)
+        if name not in self._hostile or client == JOB_CONTROLLER:
+            return Proxy(client, name, kubeconfig, self.injector, certificates())
+        tricks = self._hostile[name]
+        return HostileWorker(name, kubeconfig, self.injector, certificates(), tricks, seed=self._seed, client=client)
+
+    async def _introduce(self) -> None:
+        """Hostile workers know who the others are."""
+        if not self._hostile:
+            return
+        found = {name: await client.get(NAMESPACES, "kube-system") for name, client in self.people.items()}
+        for proxy in self.proxies.values():
+            if isinstance(proxy, HostileWorker):
+                proxy.uids = [each["metadata"]["uid"] for name, each in found.items() if name != proxy.cluster]
 
     async def _furnish(self) -> None:
         """Namespaces, our kinds, the queue and its workers."""

@@ -62,7 +62,8 @@ class Step:
 
     at: float
     do: str
-    """submit, delete, suspend, resume, scale, vanish, cordon, uncordon, limit, place, rotate, squat, narrow, widen"""
+    """submit, delete, suspend, resume, scale, vanish, cordon, uncordon, limit, place, rotate, squat, forge, narrow,
+    widen"""
     name: str
     """Of a Job, or of a worker; empty for the queue."""
     sort: str = ""
@@ -99,12 +100,14 @@ def a_job(name: str, sort: str, queue: str, seconds: float) -> Json:
     }
 
 
-def generate(chance: random.Random, workers: Sequence[str], *, jobs: tuple[int, int] = (4, 9)) -> list[Step]:
-    """A workload of about half a minute."""
+def generate(
+    chance: random.Random, workers: Sequence[str], *, jobs: tuple[int, int] = (4, 9), until: float = 25
+) -> list[Step]:
+    """A workload of about half a minute; nothing is submitted after `until`."""
     steps: list[Step] = []
     for number in range(chance.randint(*jobs)):
         sort = chance.choice(list(SORTS))
-        name, at = f"job-{number}", round(chance.uniform(0, 25), 1)
+        name, at = f"job-{number}", round(chance.uniform(0, until), 1)
         steps.append(Step(at, "submit", name, sort, round(chance.uniform(0, 12), 1)))
         if chance.random() < 0.15:
             steps.append(Step(0.0, "squat", name, value=chance.randrange(len(workers))))

@@ -9,7 +9,10 @@ came from a management cluster, which may be this one.
 
 Every Job of ours is created suspended. One that its user created suspended is held as well (an annotation says so)
 until its user resumes it; when we are asked a second time, it names us as its manager, and its suspension is ours.
-A placement noted on a new Job (`kubectl get -o yaml | kubectl create`) is some other Job's, and is removed.
+A placement noted on a new Job (`kubectl get -o yaml | kubectl create`) is some other Job's, and is removed where the
+Job becomes ours. Where it does not, nobody would remove it: it is refused, as is a Job that names us as its manager
+and no queue, by which it would be nobody's. (The API server asks us about few such Jobs; the others are for the policy
+in placement.py, which says the same.)
 """
 
 from collections.abc import Iterable, Mapping
@@ -63,7 +66,8 @@ def decide(job: Json, namespace: Json, queues: Queues, *, manager: str = MANAGED
     else:
         queue = default_queue(namespace)
         if queue is None or _has_its_own_way(job, manager, kind):
-            return None
+            stray = _stray(job, manager, kind)
+            return Refusal(stray) if stray else None
         refusal = None
     refusal = refusal or _unusable(queue, namespace, queues) or _unreadable(job)
     if refusal:
@@ -100,6 +104,23 @@ def _has_its_own_way(job: Json, manager: str, kind: Kind) -> bool:
     return any(owner.get("controller") and owner.get("kind") != "CronJob" for owner in owners)
 
 
+def _stray(job: Json, manager: str, kind: Kind) -> str | None:
+    """What must not be on a Job that does not become ours."""
+    if kind.managed_by(job) == manager:
+        field = ".".join(kind.managed_by_path)
+        return (
+            f"{field} is {manager}, which places {kind.resource.kind}s by queue and quota, and the "
+            f"{kind.resource.kind} names no queue: add the label {QUEUE_LABEL}, or remove {field}"
+        )
+    noted = [key for key in PLACEMENT_ANNOTATIONS if key in (job["metadata"].get("annotations") or {})]
+    if noted:
+        return (
+            f"metadata.annotations[{noted[0]}] is written by multimirror alone, "
+            f"which places {kind.resource.kind}s by queue and quota: remove it"
+        )
+    return None
+
+
 def _contradiction(job: Json, queue: str, manager: str, kind: Kind) -> str | None:
     if not queue:
         return f"the label {QUEUE_LABEL} is empty: name a queue, or remove the label"
@@ -109,7 +130,7 @@ def _contradiction(job: Json, queue: str, manager: str, kind: Kind) -> str | Non
             f"{field} is {other!r}, but {kind.resource.kind}s in a queue are managed by {manager!r}: "
             f"remove {field} (it will be set), or remove the label {QUEUE_LABEL}"
         )
-    if ORIGIN_LABEL in job["metadata"]["labels"]:
+    if ORIGIN_LABEL in job["metadata"]["labels"]:  # the other labels of copies are for the policy in copy_labels.py
         return f"the label {ORIGIN_LABEL} is kept for copies that multimirror makes: remove it"
     return None
 

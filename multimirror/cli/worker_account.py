@@ -14,6 +14,7 @@ from multimirror.batch import Json
 from multimirror.cli import credentials
 from multimirror.cli.apply import apply, apply_all, remove, remove_all
 from multimirror.cli.manifests import manifest
+from multimirror.cli.placement_policy import apply_worker_policy, remove_worker_policy
 from multimirror.cli.progress import say
 from multimirror.kube import ApiError, Client, resources
 from multimirror.kube.errors import Forbidden, NotFound
@@ -50,6 +51,7 @@ async def grant(worker: Client, namespaces: Mapping[str, str] | None, *, account
     """Make the account (unless it is there for something else: `account`) and bind its roles, where they are needed."""
     documents = manifest("worker/worker.yaml")
     await apply_all(worker, [each for each in documents if account or each["kind"] != "ServiceAccount"])
+    await _leave_labels_to_the_account(worker)
     if namespaces is None:
         await apply_all(worker, manifest(_EVERYWHERE))
         say("made the account multimirror there; it may run Jobs in every namespace")
@@ -60,6 +62,18 @@ async def grant(worker: Client, namespaces: Mapping[str, str] | None, *, account
     say(f"made the account multimirror there; it may run Jobs in {', '.join(granted)}")
     for where in await _granted_before(worker, set(granted)):
         say(f"note: an earlier join granted {where}; `kubectl delete` on the worker takes that away")
+
+
+async def _leave_labels_to_the_account(worker: Client) -> None:
+    """After its role, which names the verb that the policy asks for."""
+    try:
+        served = await apply_worker_policy(worker)
+    except Forbidden:
+        say("note: you may not write ValidatingAdmissionPolicies there; its administrator applies worker/policy.yaml,")
+        say("  without which whoever may write Jobs there can label them as our copies (they would not count as such)")
+        return
+    if not served:
+        say("note: it has no ValidatingAdmissionPolicies (Kubernetes 1.30): anybody's Jobs can carry our labels there")
 
 
 async def _granted_before(worker: Client, granted: set[str]) -> list[str]:
@@ -108,12 +122,13 @@ async def _lasting_token(worker: Client) -> str | None:
 
 
 async def remove_account(worker: Client) -> None:
-    """With its token, its roles and every binding of them. Their namespace stays: others may use it."""
+    """With its token, its roles, every binding of them and the policy. Their namespace stays: others may use it."""
     binding = manifest(_BINDING)
     name = binding[0]["metadata"]["name"]
     for each in (await worker.list(resources.ROLE_BINDINGS, field_selector=f"metadata.name={name}")).items:
         await remove_all(worker, binding, each["metadata"]["namespace"])
     await remove_all(worker, manifest(_EVERYWHERE))
+    await remove_worker_policy(worker)
     await remove_all(worker, [each for each in manifest("worker/worker.yaml") if each["kind"] != "Namespace"])
     await remove(worker, _TOKEN_SECRET)
 

@@ -170,4 +170,7 @@ async def test_the_account_holds_exactly_what_the_manifests_grant(worker: Worker
         ("", "events"): read,
         ("", "nodes"): {"list", "watch"},
         ("", "namespaces"): read,
+        ("multimirror.dev", "copies"): {"make"},
+        ("admissionregistration.k8s.io", "validatingadmissionpolicies"): {"get"},
+        ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"): {"get"},
     }

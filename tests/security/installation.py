@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import copy
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -20,7 +21,7 @@ from clusters.local.ports import free_ports
 from multimirror.api import MIRROR_QUEUES, QUEUE_LABEL, WORKER_CLUSTERS
 from multimirror.kube import ApiError, Client, Connection, Resource
 from multimirror.kube.errors import AlreadyExists, NotFound
-from multimirror.kube.resources import JOBS, NAMESPACES, SERVICE_ACCOUNTS
+from multimirror.kube.resources import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, JOBS, NAMESPACES, SERVICE_ACCOUNTS
 from tests.e2e.dispatching import condition
 from tests.e2e.installation.processes import Json, multimirror, token, token_of
 from tests.waiting import DEADLINE, eventually
@@ -35,6 +36,7 @@ _TENANTS_RULES: Final = [
     {"apiGroups": ["batch"], "resources": ["jobs", "cronjobs"], "verbs": ["*"]},
     {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["*"]},
 ]
+_VERBS: Final = ["get", "list", "watch", "create", "update", "patch", "delete"]
 _numbers = count(1)
 
 
@@ -211,6 +213,29 @@ class Installation:
         with contextlib.suppress(AlreadyExists):
             await client.create(NAMESPACES, {"metadata": {"name": namespace}})
         return await self.account(client, self.fleet.workers[worker], namespace, rules=rules)
+
+    async def forger(self, worker: str | None = None) -> Client:
+        """Somebody who got past the policies that leave our labels to us: on that worker, or on the management cluster.
+
+        The policies refuse what attackers put on Jobs. What the dispatcher would make of it is tested with this.
+        """
+        cluster = self.fleet.management if worker is None else self.fleet.workers[worker]
+        config = copy.deepcopy(dict(cluster.kubeconfig))
+        for user in config["users"]:
+            user["user"]["as"] = "forger"
+        rules = [
+            {"apiGroups": ["batch"], "resources": ["jobs", "jobs/status"], "verbs": _VERBS},
+            {"apiGroups": ["multimirror.dev"], "resources": ["copies"], "verbs": ["make"]},
+        ]
+        admin, metadata = self.admin if worker is None else self.workers[worker], {"name": "forger"}
+        role = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": "forger"}
+        subjects = [{"apiGroup": _RBAC, "kind": "User", "name": "forger"}]
+        with contextlib.suppress(AlreadyExists):
+            await admin.create(CLUSTER_ROLES, {"metadata": metadata, "rules": rules})
+            await admin.create(CLUSTER_ROLE_BINDINGS, {"metadata": metadata, "roleRef": role, "subjects": subjects})
+        client = await self.stack.enter_async_context(Client(Connection.from_kubeconfig(config)))
+        await eventually(lambda: _may(client.list(JOBS, "default")))
+        return client
 
     async def account(self, admin: Client, cluster: Any, namespace: str, *, rules: list[Json] | None = None) -> Tenant:
         name = unique("account")

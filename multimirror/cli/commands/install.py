@@ -1,6 +1,7 @@
 """`multimirror install`: the flags, and what is told on the way."""
 
 import asyncio
+import re
 import sys
 from datetime import timedelta
 from typing import Any
@@ -38,6 +39,16 @@ Examples:
 _COLOURS = {"created": "green", "configured": "yellow", "deleted": "red"}
 
 
+_MANAGER = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9._~-]+")
+
+
+def _manager(_: click.Context, __: click.Parameter, value: str) -> str:
+    """It is written into expressions: only what a Job can have."""
+    if not _MANAGER.fullmatch(value) or len(value) > 63:
+        raise click.BadParameter(f"{value!r} is no DOMAIN/NAME of at most 63 characters")
+    return value
+
+
 @click.command(epilog=EXAMPLES)
 @click.option(
     "--component",
@@ -61,6 +72,14 @@ _COLOURS = {"created": "green", "configured": "yellow", "deleted": "red"}
     help="policies (Kubernetes 1.36), webhook, none; auto: policies where there are any.",
 )
 @click.option("--admission-url", metavar="URL", help=f"Of a webhook that runs elsewhere: https://HOST:PORT{PATH}.")
+@click.option(
+    "--managed-by",
+    default=MANAGED_BY,
+    show_default=True,
+    callback=_manager,
+    metavar="NAME",
+    help="The dispatcher's mark on Jobs.",
+)
 @click.option(
     "--dry-run",
     type=click.Choice(["none", "client", "server"]),

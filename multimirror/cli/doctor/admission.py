@@ -17,19 +17,26 @@ from multimirror.batch import Json
 from multimirror.cli.admission import AUTHORITY, SERVICE
 from multimirror.cli.doctor.findings import ASK, MANAGEMENT, Finding, fault, ok, unreadable, warning
 from multimirror.cli.doctor.jobs import PROBE, probe_job
-from multimirror.cli.placement_policy import MANIFEST, PolicyState, are_policies_served, placement_policy_state
+from multimirror.cli.placement_policy import (
+    MANIFEST,
+    PolicyState,
+    are_policies_served,
+    guarded_manager,
+    placement_policy_state,
+)
 from multimirror.kube import ApiError, Client, resources
 from multimirror.kube.errors import BadRequest, Forbidden, Invalid, NotFound
 from multimirror.kube.resources import JOBS, MUTATING_WEBHOOKS
 
 _CHECK: Final = "Admission"
+_MANAGED_BY: Final = "--managed-by="
 _SOON: Final = timedelta(days=90)
 _ANEW: Final = "`multimirror install` (or `helm upgrade`) writes the registration anew."
 
 
 async def check_admission(client: Client, namespace: str, system: str) -> list[Finding]:
     """`namespace`: one in which a Job may be created (as a dry run)."""
-    return [*await _check_webhook(client, namespace, system), await _check_placement(client)]
+    return [*await _check_webhook(client, namespace, system), await _check_placement(client, system)]
 
 
 async def _check_webhook(client: Client, namespace: str, system: str) -> list[Finding]:
@@ -130,7 +137,7 @@ def check_refusal(error: ApiError, system: str) -> Finding:
     return fault(_CHECK, MANAGEMENT, f"the webhook does not answer: {error.message}", remedy)
 
 
-async def _check_placement(client: Client) -> Finding:
+async def _check_placement(client: Client, system: str) -> Finding:
     try:
         if not await are_policies_served(client):
             message = "this API server has no ValidatingAdmissionPolicies: whoever may write Jobs may place them"
@@ -140,13 +147,27 @@ async def _check_placement(client: Client) -> Finding:
                 message,
                 "Kubernetes has them since 1.30: is the API switched off (--runtime-config)?",
             )
-        return check_placement_policy(await placement_policy_state(client))
+        return check_placement_policy(await placement_policy_state(client), await _managed_by(client, system))
     except Forbidden:
         return unreadable("Placement", "ValidatingAdmissionPolicies")
 
 
-def check_placement_policy(states: list[PolicyState]) -> Finding:
-    """Is placement left to the dispatcher? Pure."""
+async def _managed_by(client: Client, system: str) -> str | None:
+    """The name that the dispatcher is told to use; None where it is not one of ours that runs here, or says nothing."""
+    try:
+        deployment = await client.get(resources.DEPLOYMENTS, "multimirror", system)
+    except (NotFound, Forbidden):
+        return None
+    flags = [
+        flag
+        for container in deployment["spec"]["template"]["spec"]["containers"]
+        for flag in (*(container.get("command") or ()), *(container.get("args") or ()))
+    ]
+    return next((flag.removeprefix(_MANAGED_BY) for flag in reversed(flags) if flag.startswith(_MANAGED_BY)), None)
+
+
+def check_placement_policy(states: list[PolicyState], managed_by: str | None = None) -> Finding:
+    """Is placement left to the dispatcher? Pure. `managed_by`: the name in use, where that is known."""
     remedy = f"`multimirror install` puts it in place, or `kubectl apply --server-side -f {MANIFEST}`."
     missing = [state.name for state in states if state.live is None]
     if missing:
@@ -155,4 +176,8 @@ def check_placement_policy(states: list[PolicyState]) -> Finding:
     differing = [f"{state.name} ({', '.join(state.differing)})" for state in states if state.differing]
     if differing:
         return warning("Placement", MANAGEMENT, f"another version of it is there: {', '.join(differing)}", remedy)
+    guarded = guarded_manager(states[0].live)
+    if managed_by not in (None, guarded):
+        message = f"the policy guards Jobs whose manager is {guarded}, and the dispatcher's is {managed_by}"
+        return fault("Placement", MANAGEMENT, message, f"`multimirror install --managed-by {managed_by}`.")
     return ok("Placement", MANAGEMENT, "only the dispatcher says where Jobs run")

@@ -5,6 +5,7 @@ have to do.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from multimirror.admission.placement import VERB
 from multimirror.api import GROUP, MIRROR_QUEUES, WORKER_CLUSTERS
@@ -15,6 +16,8 @@ from multimirror.kube import Client, Resource
 from multimirror.kube.access import Permission, denied
 from multimirror.kube.errors import Forbidden, NotFound
 from multimirror.workers.probe import version_of
+
+_EVERYTHING: Final = Permission("*", MIRROR_QUEUES.plural, GROUP)
 
 
 def permissions(namespace: str, *, lease: str | None, admission: bool) -> list[Permission]:
@@ -43,7 +46,7 @@ async def check_prerequisites(client: Client, namespace: str, needed: Sequence[P
         await _kind(client, WORKER_CLUSTERS),
         await _kind(client, MIRROR_QUEUES),
         await check_namespace(client, namespace, "--namespace"),
-        _account(await denied(client, needed)),
+        _account(await denied(client, needed), everything=not await denied(client, [_EVERYTHING])),
     ]
 
 
@@ -66,9 +69,10 @@ async def _kind(client: Client, resource: Resource) -> Finding:
     return ok("Kinds", MANAGEMENT, f"the kind {name} is there")
 
 
-def _account(lacking: Iterable[Permission]) -> Finding:
+def _account(lacking: Iterable[Permission], *, everything: bool) -> Finding:
     found = [str(permission) for permission in lacking]
     if found:
         remedy = "Give it the roles that `multimirror install` makes."
         return fault("Rights", MANAGEMENT, f"the account may not {', '.join(found)}", remedy)
-    return ok("Rights", MANAGEMENT, "the account may do all that is needed")
+    note = ", and everything else: the policy multimirror-placement does not take such an account for the dispatcher"
+    return ok("Rights", MANAGEMENT, f"the account may do all that is needed{note if everything else ''}")

@@ -6,16 +6,19 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from multimirror.api import CONNECTED, ORIGIN_LABEL, READY, SpecError, WorkerClusterSpec
+from multimirror.admission.copy_labels import RESOURCE, VERB, WORKER_NAME
+from multimirror.api import CONNECTED, GROUP, ORIGIN_LABEL, READY, SpecError, WorkerClusterSpec
 from multimirror.batch import Json, find_condition
 from multimirror.cli import credentials
 from multimirror.cli.doctor.checks import check_expiry, check_skew, minor
 from multimirror.cli.doctor.findings import Finding, fault, ok, warning
 from multimirror.cli.doctor.jobs import check_copies
 from multimirror.cli.doctor.management import ServerInfo, server_info
+from multimirror.cli.placement_policy import WORKER_MANIFEST, PolicyState, worker_policy_state
 from multimirror.cli.workers import CredentialsError, stored_connection
 from multimirror.kube import ApiError, Client, resources
-from multimirror.kube.errors import Unauthorized
+from multimirror.kube.access import Permission, denied
+from multimirror.kube.errors import Forbidden, Unauthorized
 from multimirror.kube.resources import JOBS
 from multimirror.workers.probe import Facts, check
 
@@ -99,6 +102,7 @@ async def _inside(
     targets = None if spec.namespaces is None else sorted(spec.namespaces.values())
     facts = await check(client, targets)
     found.append(_rights(subject, name, facts))
+    found.append(await _copies_policy(client, subject, name))
     found += await _namespaces(client, subject, spec, context.namespaces) if facts.sees_namespaces else []
     if not facts.missing:
         copies: list[Json] = []
@@ -107,6 +111,33 @@ async def _inside(
         now = datetime.now(UTC) + timedelta(seconds=server.clock_ahead or 0.0)
         found += check_copies(subject, copies, now, context.patience)
     return WorkerReport(name, found, facts.identity)
+
+
+async def _copies_policy(client: Client, subject: str, name: str) -> Finding:
+    """Are our labels left to our account there?"""
+    try:
+        states = await worker_policy_state(client)
+        makes = not await denied(client, [Permission(VERB, RESOURCE, GROUP)])
+    except Forbidden:
+        message = "the account may not read the policy multimirror-copies: not checked"
+        return warning("Copies", subject, message, f"`multimirror join {name} --kubeconfig ...` grants it.")
+    return check_copies_policy(subject, name, states, makes=makes)
+
+
+def check_copies_policy(subject: str, name: str, states: Sequence[PolicyState], *, makes: bool) -> Finding:
+    """Pure. `makes`: the account has the verb that the policy asks for."""
+    remedy = f"`multimirror join {name} --kubeconfig ...` puts it in place, or `kubectl apply` {WORKER_MANIFEST} there."
+    missing = [state.name for state in states if state.live is None]
+    if missing:
+        message = f"there is no {', no '.join(missing)}: anybody's Jobs can carry the labels of our copies there"
+        return warning("Copies", subject, message, remedy)
+    if not makes:
+        message = f"the account may not {VERB} {RESOURCE}.{GROUP}, which the policy {WORKER_NAME} there asks for"
+        return fault("Copies", subject, message, f"`multimirror join {name} --kubeconfig ...` grants it.")
+    differing = [f"{state.name} ({', '.join(state.differing)})" for state in states if state.differing]
+    if differing:
+        return warning("Copies", subject, f"another version of it is there: {', '.join(differing)}", remedy)
+    return ok("Copies", subject, "the labels of copies are left to our account")
 
 
 def _version(subject: str, version: str, management: str) -> Finding:

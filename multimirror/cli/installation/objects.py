@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
 from multimirror.admission.registration import PATH, Registration
+from multimirror.api import MANAGED_BY
 from multimirror.batch import Json
 from multimirror.cli.manifests import manifest
 from multimirror.kube import resources
@@ -60,6 +61,7 @@ class InstallOptions:
     admission: Admission = "webhook"
     admission_url: str | None = None
     """Of a webhook outside of the cluster: of the component `registration`, which is all that is installed for it."""
+    managed_by: str = MANAGED_BY
 
 
 def objects(options: InstallOptions) -> list[Json]:
@@ -69,6 +71,7 @@ def objects(options: InstallOptions) -> list[Json]:
         return [_namespace(options.namespace), _registration(options)]
     name = "builtin-controller" if options.component == "builtin-controller" else f"multimirror-{options.admission}"
     found = [_moved(obj, options.namespace) for obj in manifest(f"manifests/{name}.yaml")]
+    found = [_marked(obj, options.managed_by) for obj in found]
     for obj in found:
         if obj["kind"] == "Deployment":
             _fill_in(obj["spec"], options)
@@ -82,7 +85,7 @@ def _namespace(name: str) -> Json:
 
 def _registration(options: InstallOptions) -> Json:
     url = options.admission_url or f"https://127.0.0.1{PATH}"  # what is to be removed is known by its name
-    return Registration(url=url).configuration(b"")
+    return Registration(url=url, manager=options.managed_by).configuration(b"")
 
 
 def superfluous(options: InstallOptions) -> list[Json]:
@@ -125,6 +128,15 @@ def _moved(value: Any, namespace: str) -> Any:
     if isinstance(value, str) and value.startswith("--") and value.endswith(f"={NAMESPACE}"):
         return value.removesuffix(NAMESPACE) + namespace
     return value
+
+
+def _marked(value: Any, managed_by: str) -> Any:
+    """The same with another mark on Jobs: in a flag, and within the expressions and messages of policies."""
+    if isinstance(value, dict):
+        return {key: _marked(inner, managed_by) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_marked(inner, managed_by) for inner in value]
+    return value.replace(MANAGED_BY, managed_by) if isinstance(value, str) else value
 
 
 def _fill_in(deployment: Json, options: InstallOptions) -> None:

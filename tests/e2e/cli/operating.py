@@ -18,9 +18,11 @@ import yaml
 from aiohttp import web
 
 from clusters.background import BackgroundFleet
+from clusters.kubeconfigs import write_kubeconfig
 from clusters.local.ports import free_ports
 from multimirror.admission import PATH
 from multimirror.cli import main
+from multimirror.cli.apply import apply_all
 from multimirror.cli.dispatcher_lease import LEASE
 from multimirror.cli.placement_policy import apply_placement_policy
 from multimirror.kube import Client, Connection
@@ -34,6 +36,24 @@ Json = dict[str, Any]
 _Test = TypeVar("_Test", bound=Callable[..., None])
 KINDS: dict[Callable[..., None], str] = {}
 """Tests that need one kind of fleet only; those of the other kind are not collected (conftest.py)."""
+
+
+_DISPATCHER = "dispatcher-of-tests"
+_METADATA = {"name": _DISPATCHER}
+_VERBS = ["get", "list", "watch", "create", "update", "patch", "delete", "dispatch"]
+_ROLE: Json = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRole",
+    "metadata": _METADATA,
+    "rules": [{"apiGroups": ["*"], "resources": ["*"], "verbs": _VERBS}],
+}
+_BINDING: Json = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRoleBinding",
+    "metadata": _METADATA,
+    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": _DISPATCHER},
+    "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": _DISPATCHER}],
+}
 
 
 def embedded_only(test: _Test) -> _Test:
@@ -93,7 +113,7 @@ class Operator:
         """`multimirror run`, until its webhook is registered and somebody leads."""
         health, admission = free_ports(2)
         flags = {
-            "--kubeconfig": self.management,
+            "--kubeconfig": str(self._as_dispatcher()),
             "--identity": f"dispatcher-{admission}",
             "--health-address": f"127.0.0.1:{health}",
             "--admission-address": f"127.0.0.1:{admission}",
@@ -103,6 +123,14 @@ class Operator:
         command = [sys.executable, "-m", "multimirror.cli", "run", *(part for pair in flags.items() for part in pair)]
         self.process = subprocess.Popen(command)
         asyncio.run(_up(self, self.process, admission))
+
+    def _as_dispatcher(self) -> Path:
+        """The policies take no administrator for the dispatcher."""
+        path = Path(self.management).with_name("dispatcher.kubeconfig")
+        config = yaml.safe_load(Path(self.management).read_text())
+        for user in config["users"]:
+            user["user"]["as"] = _DISPATCHER
+        return write_kubeconfig(path, config)
 
     def stop(self) -> None:
         """As its Deployment would."""
@@ -154,6 +182,7 @@ def operated(kind: str, workers: int = 2) -> Iterator[Operator]:
 
 async def _allow_placement_to_the_dispatcher_alone(operator: Operator) -> None:
     async with operator.client() as client:
+        await apply_all(client, [_ROLE, _BINDING])
         await apply_placement_policy(client)
 
 

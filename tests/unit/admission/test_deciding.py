@@ -54,6 +54,10 @@ QUEUES: dict[str, Object] = {
     "team-b-only": {"metadata": {"name": "b"}, "spec": {"namespaceSelector": {"matchLabels": {"team": "b"}}}},
     "broken": {"metadata": {"name": "broken"}, "spec": {"placement": "Random"}},
 }
+OURS_WITHOUT_A_QUEUE = (
+    "spec.managedBy is multimirror.dev/dispatcher, which places Jobs by queue and quota, and the Job names no queue: "
+    "add the label multimirror.dev/queue, or remove spec.managedBy"
+)
 TAKEN = {"managedBy": MANAGED_BY, "suspend": True, "parallelism": 1}
 
 
@@ -64,6 +68,7 @@ TAKEN = {"managedBy": MANAGED_BY, "suspend": True, "parallelism": 1}
         pytest.param(a_job(queued(), suspend=True), PLAIN, queued(), id="suspended by its user"),
         pytest.param(a_job(queued(), managedBy=MANAGED_BY), PLAIN, queued(), id="names us, too"),
         pytest.param(a_job(queued(**{PRIORITY_LABEL: "7"})), PLAIN, queued(**{PRIORITY_LABEL: "7"}), id="a priority"),
+        pytest.param(a_job(managedBy=MANAGED_BY), DEFAULTED, queued(), id="names us, where there is a default queue"),
         pytest.param(a_job(), DEFAULTED, queued(), id="no labels at all, in a namespace with a default queue"),
         pytest.param(a_job({}), DEFAULTED, queued(), id="an empty map of labels"),
         pytest.param(a_job({"a": "b"}), DEFAULTED, {"a": "b", **queued()}, id="other labels stay"),
@@ -109,7 +114,6 @@ def test_a_job_that_its_user_creates_suspended_is_held(job: Object, held: bool) 
         pytest.param(a_job(managedBy="kubernetes.io/job-controller"), DEFAULTED, id="opted out"),
         pytest.param(a_job(owner={"kind": "JobSet", "controller": True}), DEFAULTED, id="a part of something larger"),
         pytest.param(a_job({ORIGIN_LABEL: "here"}), DEFAULTED, id="a copy"),
-        pytest.param(a_job(managedBy=MANAGED_BY), PLAIN, id="names us, but no queue"),
     ],
 )
 def test_a_job_is_left_alone(job: Object, namespace: Object) -> None:
@@ -164,6 +168,33 @@ def test_a_job_is_left_alone(job: Object, namespace: Object) -> None:
             PLAIN,
             "the label multimirror.dev/origin is kept for copies that multimirror makes: remove it",
             id="dressed up as a copy",
+        ),
+        pytest.param(a_job(managedBy=MANAGED_BY), PLAIN, OURS_WITHOUT_A_QUEUE, id="names us, but no queue"),
+        pytest.param(
+            a_job(owner={"kind": "JobSet", "controller": True}, managedBy=MANAGED_BY),
+            DEFAULTED,
+            OURS_WITHOUT_A_QUEUE,
+            id="a part of something larger that names us, but no queue",
+        ),
+        pytest.param(
+            a_job({ORIGIN_LABEL: "x"}, managedBy=MANAGED_BY),
+            DEFAULTED,
+            OURS_WITHOUT_A_QUEUE,
+            id="dressed up as a copy that names us",
+        ),
+        pytest.param(
+            a_job(annotations={"mine": "yes", ATTEMPT_ANNOTATION: "1"}),
+            PLAIN,
+            f"metadata.annotations[{ATTEMPT_ANNOTATION}] is written by multimirror alone, which places Jobs by queue "
+            "and quota: remove it",
+            id="placed by its user, and not ours",
+        ),
+        pytest.param(
+            a_job(annotations={CLUSTER_ANNOTATION: "east"}, managedBy="kubernetes.io/job-controller"),
+            DEFAULTED,
+            f"metadata.annotations[{CLUSTER_ANNOTATION}] is written by multimirror alone, which places Jobs by queue "
+            "and quota: remove it",
+            id="placed by its user, and opted out",
         ),
         pytest.param(
             a_job(queued("broken")),

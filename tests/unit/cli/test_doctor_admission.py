@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 
 from multimirror.admission.certificates import Certificates, Schedule, plan
+from multimirror.admission.copy_labels import WORKER_NAME, copy_labels_policy
 from multimirror.admission.deciding import Refusal
-from multimirror.admission.placement import placement_policy
+from multimirror.admission.placement import guards, placement_policy
 from multimirror.admission.registration import Registration, Service
 from multimirror.admission.server import _response
+from multimirror.api import MANAGED_BY
 from multimirror.cli.doctor.admission import check_placement_policy, check_refusal, check_registration
+from multimirror.cli.doctor.workers import check_copies_policy
 from multimirror.cli.placement_policy import PolicyState
 from multimirror.kube import ApiError
 from multimirror.kube.errors import error_from_status
@@ -96,3 +99,24 @@ def test_the_placement_policy_is_there_is_another_or_is_not() -> None:
     gone = check_placement_policy([policy, PolicyState(binding.document, None)])
     assert (gone.level, "ValidatingAdmissionPolicyBinding" in gone.message) == ("fault", True)
     assert "deploy/admission/placement.yaml" in gone.remedy
+
+
+def test_the_placement_policy_is_one_for_the_dispatchers_name() -> None:
+    other = "example.com/ours"
+    live = [PolicyState(document, document) for document in guards(other)]
+    assert check_placement_policy(live).level == "ok"
+    assert check_placement_policy(live, other).level == "ok"
+    wrong = check_placement_policy(live, MANAGED_BY)
+    assert (wrong.level, other in wrong.message, MANAGED_BY in wrong.remedy) == ("fault", True, True)
+
+
+def test_a_workers_policy_is_there_is_missing_or_is_in_our_way() -> None:
+    states = [PolicyState(document, document) for document in copy_labels_policy(WORKER_NAME)]
+    assert check_copies_policy("worker east", "east", states, makes=True).level == "ok"
+    assert check_copies_policy("worker east", "east", states, makes=False).level == "fault"
+    policy, binding = states
+    gone = check_copies_policy("worker east", "east", [policy, PolicyState(binding.document, None)], makes=True)
+    assert (gone.level, "ValidatingAdmissionPolicyBinding" in gone.message) == ("warning", True)
+    audit = {**binding.document, "spec": {**binding.document["spec"], "validationActions": ["Audit"]}}
+    other = check_copies_policy("worker east", "east", [policy, PolicyState(binding.document, audit)], makes=True)
+    assert (other.level, "spec.validationActions" in other.message) == ("warning", True)

@@ -12,6 +12,8 @@ import multimirror
 from clusters import chart
 from clusters.local import BinariesMissingError
 from clusters.local.helm import find_helm
+from multimirror.admission import placement, policies
+from multimirror.api import MANAGED_BY
 from multimirror.cli.doctor.prerequisites import permissions
 from multimirror.cli.installation.objects import (
     ADMISSIONS,
@@ -106,6 +108,28 @@ def test_the_command_installs_what_helm_would(admission: str) -> None:
     helms = rendered(f"admission={admission}", *values, namespace="elsewhere")
     ours = [obj for obj in objects(wanted) if obj["kind"] != "Namespace"]
     assert {identity(obj): obj for obj in ours} == {identity(obj): without_helms_labels(obj) for obj in helms}
+
+
+@pytest.mark.parametrize("admission", ADMISSIONS)
+def test_policies_and_flags_are_rendered_for_the_manager_in_use(admission: str) -> None:
+    name = "example.com/ours"
+    helms = rendered(f"admission={admission}", f"managedBy={name}", "crds.keep=false")
+    wanted = InstallOptions(admission=admission, managed_by=name)  # type: ignore[arg-type]
+    ours = [obj for obj in objects(wanted) if obj["kind"] != "Namespace"]
+    assert {identity(obj): obj for obj in ours} == {identity(obj): without_helms_labels(obj) for obj in helms}
+    assert MANAGED_BY not in str(ours)
+    found = {identity(obj): obj for obj in helms}
+    code = [*placement.guards(name), *(policies(name) if admission == "policies" else [])]
+    assert all(found[identity(each)] == each for each in code), "as the code would have it"
+    (pod,) = (each for each in pods(helms) if "run" in each["containers"][0]["command"])
+    assert f"--managed-by={name}" in pod["containers"][0]["args"]
+
+
+@pytest.mark.parametrize(
+    "name", ["ours", "example.com/o'urs", "example.com/ours' || true", "Example.com/ours", "a/b/c"]
+)
+def test_a_manager_that_no_job_can_have_is_refused(name: str) -> None:
+    assert "managedBy" in refused(f"managedBy={name}")
 
 
 def test_the_command_installs_the_builtin_controller_that_helm_would() -> None:

@@ -12,6 +12,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end }}
 
+{{/* A file of policies, for the manager in use: they are generated for the default. Call with (list $ name). */}}
+{{- define "multimirror.policies" -}}
+{{- $root := index . 0 -}}
+{{ $root.Files.Get (index . 1) | replace "multimirror.dev/dispatcher" $root.Values.managedBy }}
+{{- end }}
+
 {{/* What both pods have in common. Call with (dict "root" $ "of" values "component" name "account" name "port" name). */}}
 {{- define "multimirror.pod" -}}
 metadata:
