@@ -56,7 +56,7 @@ def _manager(_: click.Context, __: click.Parameter, value: str) -> str:
     default="dispatcher",
     show_default=True,
     metavar="NAME",
-    help="Or builtin-controller, for workers without a Job controller; or registration, of --admission-url.",
+    help="Or builtin-controller, or registration.",
 )
 @click.option(
     "--namespace", "-n", metavar="NAME", default=SYSTEM_NAMESPACE, show_default=True, help="Made when it is missing."
@@ -69,9 +69,9 @@ def _manager(_: click.Context, __: click.Parameter, value: str) -> str:
     default="auto",
     show_default=True,
     metavar="KIND",
-    help="policies (Kubernetes 1.36), webhook, none; auto: policies where there are any.",
+    help="policies (1.36), webhook, none; auto chooses.",
 )
-@click.option("--admission-url", metavar="URL", help=f"Of a webhook that runs elsewhere: https://HOST:PORT{PATH}.")
+@click.option("--admission-url", metavar="URL", help=f"To register: https://HOST:PORT{PATH}.")
 @click.option(
     "--managed-by",
     default=MANAGED_BY,

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, get_args
 from multimirror.admission.registration import PATH, Registration
 from multimirror.api import MANAGED_BY
 from multimirror.batch import Json
+from multimirror.cli.admission import SERVICE
 from multimirror.cli.manifests import manifest
 from multimirror.kube import resources
 
@@ -74,7 +75,7 @@ def objects(options: InstallOptions) -> list[Json]:
     found = [_marked(obj, options.managed_by) for obj in found]
     for obj in found:
         if obj["kind"] == "Deployment":
-            _fill_in(obj["spec"], options)
+            _fill_in(obj, options)
     rank = {kind: number for number, kind in enumerate(KINDS)}
     return sorted(found, key=lambda obj: rank[obj["kind"]])
 
@@ -140,8 +141,8 @@ def _marked(value: Any, managed_by: str) -> Any:
 
 
 def _fill_in(deployment: Json, options: InstallOptions) -> None:
-    if options.replicas is not None:
-        deployment["replicas"] = options.replicas
+    if options.replicas is not None and deployment["metadata"]["name"] != SERVICE:
+        deployment["spec"]["replicas"] = options.replicas
     if options.image is not None:
-        for container in deployment["template"]["spec"]["containers"]:
+        for container in deployment["spec"]["template"]["spec"]["containers"]:
             container["image"] = options.image
