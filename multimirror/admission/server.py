@@ -41,7 +41,7 @@ from multimirror.kube.resources import NAMESPACES
 _MOST_VALUES: Final = 300_000  # in one review; what is parsed takes up to 250 bytes for each
 _MOST_SECONDS: Final = 30  # the longest that an API server waits for a webhook
 _TIMEOUT: Final = re.compile(r"([0-9]{1,3})s")
-_UID: Final = re.compile(rb'"request":\{"uid":"([0-9a-fA-F-]{36})"')
+_UID: Final = re.compile(rb'"request": ?\{"uid": ?"([0-9a-fA-F-]{36})"')  # as API servers write it, first
 REFUSED: Final = "RefusedByMultimirror"
 """The cause in each refusal of ours: programs know it by this, people by its message."""
 

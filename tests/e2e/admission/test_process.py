@@ -50,6 +50,11 @@ async def multimirror(kubeconfig: Path) -> AsyncIterator[asyncio.subprocess.Proc
         "--log-format": "text",
     }
     command = [sys.executable, "-m", "multimirror.cli", "run", *(part for pair in arguments.items() for part in pair)]
+    registered = ["install", "--component", "registration", "--admission-url", arguments["--admission-url"]]
+    installing = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "multimirror.cli", *registered, "--kubeconfig", str(kubeconfig))
+    )
+    assert await installing.wait() == 0
     process = await asyncio.create_subprocess_exec(*command)
     try:
         async with asyncio.timeout(DEADLINE), aiohttp.ClientSession() as session:
