@@ -56,8 +56,10 @@ class JobController:
             groups = Informer(client, POD_GROUPS, options.namespace)
             gangs = Gangs(client, workloads, groups, self._tell)
             self._informers += [workloads, groups]
-        backoff = {"backoff_initial": options.api_backoff_base, "backoff_maximum": options.api_backoff_max}
-        queue, orphan_queue = WorkQueue("job", **backoff), WorkQueue("job_orphan_pod", **backoff)
+        queue, orphan_queue = (
+            WorkQueue(name, backoff_initial=options.api_backoff_base, backoff_maximum=options.api_backoff_max)
+            for name in ("job", "job_orphan_pod")
+        )
         ledger = Ledger()
         memory = Memory(options.expectations_lifetime)
         self._actor = actor = Actor(client, memory, self._tell, width=width)

@@ -6,12 +6,15 @@ planes, started once for many runs; every run has a namespace of its own there.
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
+from clusters.embedded.admission import Hooks
 from clusters.embedded.cluster import EmbeddedCluster
 from clusters.embedded.controllers import Controllers
+from clusters.embedded.kinds import Kinds
+from clusters.embedded.server import ServerOptions
 from clusters.fleet import FleetOptions
 from clusters.local import LocalFleet
 from clusters.nodes import NodeOptions, SimulatedNodes
@@ -47,8 +50,10 @@ class EmbeddedBackend:
 
     needs_job_controllers = True
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, *, hooks: Callable[[Kinds], Hooks] | None = None) -> None:
+        """`hooks`: asked by the management cluster before it keeps a write."""
         self.names = (MANAGEMENT, *(f"worker-{number}" for number in range(1, workers + 1)))
+        self._hooks = hooks
         self._clusters: dict[str, EmbeddedCluster] = {}
         self._stacks: dict[str, contextlib.AsyncExitStack] = {}
 
@@ -65,7 +70,8 @@ class EmbeddedBackend:
 
     async def _start(self, name: str) -> None:
         async with contextlib.AsyncExitStack() as stack:
-            cluster = await stack.enter_async_context(EmbeddedCluster(name, tls=False))
+            options = ServerOptions(hooks=self._hooks if name == MANAGEMENT else None)
+            cluster = await stack.enter_async_context(EmbeddedCluster(name, tls=False, options=options))
             assert cluster.server is not None
             await stack.enter_async_context(Controllers(cluster.server))
             connection = Connection.from_kubeconfig(cluster.kubeconfig, name=name)

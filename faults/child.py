@@ -24,6 +24,8 @@ from typing import Any  # noqa: E402
 import structlog  # noqa: E402
 
 from faults.backends import EmbeddedBackend  # noqa: E402
+from faults.hostile import tenants  # noqa: E402
+from faults.record import Record  # noqa: E402
 from faults.running import Outcome, Pace, run  # noqa: E402
 from faults.scenario import Scenario, from_seed, with_a_hostile_worker  # noqa: E402
 from faults.shrinking import shrink  # noqa: E402
@@ -33,17 +35,22 @@ from faults.telling import tell  # noqa: E402
 
 def simulate(scenario: Scenario) -> Outcome:
     """The run of a scenario; the same one every time."""
-    certificates().server_context()  # which draws on chance the first time only
-    gc.collect()
-    gc.disable()  # so that what is collected, and when, is no part of the run
-    reseed(scenario.seed)
 
     async def main() -> Outcome:
         async with EmbeddedBackend(scenario.workers) as backend:
             return await run(scenario, backend, HOSTILE_PACE if scenario.hostile else None)
 
-    with asyncio.Runner(loop_factory=lambda: SimulatedLoop(scenario.seed)) as runner:
+    with _simulated(scenario.seed) as runner:
         return runner.run(main())
+
+
+def _simulated(seed: int) -> asyncio.Runner:
+    """A loop on which the same things happen every time."""
+    certificates().server_context()  # which draws on chance the first time only
+    gc.collect()
+    gc.disable()  # so that what is collected, and when, is no part of the run
+    reseed(seed)
+    return asyncio.Runner(loop_factory=lambda: SimulatedLoop(seed))
 
 
 HOSTILE_PACE = Pace(rest=150.0, quiet=10.0)
@@ -54,7 +61,11 @@ _CLEAN: list[Outcome] = []
 
 def digest(outcome: Outcome) -> str:
     """Two runs with the same digest did the same things at the same times."""
-    lines = "\n".join(map(str, outcome.record.exchanges))
+    return _digest(outcome.record)
+
+
+def _digest(record: Record) -> str:
+    lines = "\n".join(map(str, record.exchanges))
     return hashlib.sha256(lines.encode()).hexdigest()[:16]
 
 
@@ -86,6 +97,64 @@ def report(scenario: Scenario, *, shorten: bool) -> dict[str, Any]:
             told = simulate(short)
         answer["story"] = tell(told)
     return answer
+
+
+def answer_to(asked: dict[str, Any]) -> dict[str, Any]:
+    """The report on a seed of some suite, or on a scenario."""
+    shorten = asked.get("shorten", True)
+    if asked.get("suite") == "tenant":
+        return tenant_report(tenants.from_seed(asked["seed"]), shorten=shorten)
+    make = with_a_hostile_worker if asked.get("suite") == "worker" else from_seed
+    scenario = Scenario.from_json(asked["scenario"]) if "scenario" in asked else make(asked["seed"])
+    return report(scenario, shorten=shorten)
+
+
+def simulate_tenants(chosen: tenants.Tenants) -> tenants.Course:
+    """The run of a hostile tenant, or of its victims alone; the same one every time."""
+    with _simulated(chosen.seed) as runner:
+        return runner.run(tenants.simulate(chosen))
+
+
+def tenant_report(chosen: tenants.Tenants, *, shorten: bool) -> dict[str, Any]:
+    """A run with a hostile tenant, beside the same without; and, when it broke a promise, its story."""
+    without = simulate_tenants(tenants.alone(chosen))
+    beside = simulate_tenants(chosen)
+    violations = tenants.compared(without, beside)
+    answer: dict[str, Any] = {
+        "seed": chosen.seed,
+        "violations": [str(violation) for violation in violations],
+        "faults": dict(beside.done),
+        "refused": dict(beside.refused),
+        "planned": len(chosen.attacks),
+        "writes": sum(1 for course in (without, beside) for _ in course.record.writes()),
+        "seconds": without.seconds + beside.seconds,
+        "digest": _digest(beside.record),
+        "links": {},
+        "waits": [without.waits, beside.waits],
+        "story": [],
+    }
+    if violations:
+        if shorten:
+            chosen = _fewer_attacks(chosen, without, {violation.invariant for violation in violations})
+        broken = tenants.compared(without, simulate_tenants(chosen))
+        told = [line for violation in broken for line in str(violation).splitlines()]
+        answer["story"] = [*chosen.story(), "", "broken:", *(f"  {line}" for line in told)]
+    return answer
+
+
+def _fewer_attacks(chosen: tenants.Tenants, without: tenants.Course, broken: set[str]) -> tenants.Tenants:
+    """The attacks without which it does not go wrong: halves are dropped, then smaller parts."""
+    size = len(chosen.attacks) // 2
+    while size:
+        for start in range(0, len(chosen.attacks), size):
+            fewer = replace(chosen, attacks=(*chosen.attacks[:start], *chosen.attacks[start + size :]))
+            found = tenants.compared(without, simulate_tenants(fewer))
+            if broken & {violation.invariant for violation in found}:
+                chosen = fewer
+                break
+        else:
+            size //= 2
+    return chosen
 
 
 def hostile_report(scenario: Scenario, *, shorten: bool) -> dict[str, Any]:
@@ -135,9 +204,7 @@ def main() -> None:
     for line in sys.stdin:
         asked = json.loads(line)
         try:
-            make = with_a_hostile_worker if asked.get("suite") == "worker" else from_seed
-            scenario = Scenario.from_json(asked["scenario"]) if "scenario" in asked else make(asked["seed"])
-            answer = report(scenario, shorten=asked.get("shorten", True))
+            answer = answer_to(asked)
         except Exception as error:  # noqa: BLE001 - it is told, and the next seed is another one
             answer = {"seed": asked.get("seed"), "error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), flush=True)  # noqa: T201 - this is how it answers

@@ -65,14 +65,18 @@ class Stage:
         processes: Processes | None = None,
         hostile: Mapping[str, Sequence[Trick]] | None = None,
         seed: int = 0,
+        others: Sequence[str] = (),
+        queues: Mapping[str, Json] | None = None,
     ) -> None:
         """`options`: of a dispatcher that is a task. `pod_backoff`: of our Job controllers, in seconds.
 
         `processes`: which controllers are no tasks. `hostile`: the workers that mean harm, and what they do, by `seed`.
+        `others`: namespaces beside the first. `queues`: beside the first.
         """
         self.backend, self.namespace, self.queue = backend, namespace, queue
         self.record = Record()
         self._hostile, self._seed = hostile or {}, seed
+        self._namespaces, self._queues = (namespace, *others), queues or {}
         self.injector = Injector(plan, self.record, self._hands)
         self.injector.on_state = self._state_changed
         self.workers = [name for name in backend.names if name != MANAGEMENT]
@@ -94,7 +98,7 @@ class Stage:
                 name: (JOBS, PODS) if name != MANAGEMENT else (JOBS, EVENTS, LEASES, WORKER_CLUSTERS)
                 for name in backend.names
             },
-            namespace,
+            None if others else namespace,
             elsewhere={LEASES: SYSTEM},
         )
         self._eyes: dict[str, Client] = {}
@@ -195,12 +199,14 @@ class Stage:
         for name in self.workers:
             spec = {"kubeconfig": await self._store_kubeconfig(name, name)}
             await client.create(WORKER_CLUSTERS, {"metadata": {"name": name}, "spec": spec})
-        queue = {"workers": {"names": self.workers}, **self._queue_spec}
-        await client.create(MIRROR_QUEUES, {"metadata": {"name": self.queue}, "spec": queue})
+        for name, spec in {self.queue: self._queue_spec, **self._queues}.items():
+            queue = {"workers": {"names": self.workers}, **spec}
+            await client.create(MIRROR_QUEUES, {"metadata": {"name": name}, "spec": queue})
 
     async def _namespace(self, name: str) -> None:
-        await _made(self.people[name], NAMESPACES, {"metadata": {"name": self.namespace}})
-        await _made(self.people[name], SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, self.namespace)
+        for namespace in self._namespaces:
+            await _made(self.people[name], NAMESPACES, {"metadata": {"name": namespace}})
+            await _made(self.people[name], SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, namespace)
 
     async def set_kubeconfig(self, worker: str, of: str | None = None, *, mark: str = "") -> None:
         """As its operator would: credentials with another mark, or those of another worker."""

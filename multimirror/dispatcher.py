@@ -44,6 +44,7 @@ from multimirror.reconcile.lanes import Lanes
 from multimirror.reconcile.memory import Memory
 from multimirror.reconcile.metrics import DispatchTimer
 from multimirror.reconcile.observer import Observer
+from multimirror.reconcile.wholes import WholeOriginals
 from multimirror.scheduling.announcements import Announcements
 from multimirror.scheduling.assignments import Assignments
 from multimirror.scheduling.plan import PlacementDecision
@@ -93,15 +94,18 @@ class Dispatcher:
                 heartbeat=options.heartbeat,
                 guard=guard,
                 plain_http=options.plain_http,
+                known_copies=self._known_copies,
                 also_followed=tuple(
                     copies_of(kind.resource, origin, at_once=False) for kind in KINDS if kind is not JOB
                 ),
             ),
             clock=clock,
         )
-        originals, memory, queue = cache.originals, Memory(), WorkQueue[Ref]("management")
+        originals, memory = cache.originals, Memory()
         self._announcements = announcements = Announcements(self._events, KINDS)
-        observer = Observer(cache, workers, memory, clock)
+        observer = Observer(cache, workers, memory, clock, max_job_bytes=options.max_job_bytes)
+        wholes = WholeOriginals(client)
+        queue = WorkQueue[Ref]("management", group=observer.tenant)
         assignments = Assignments(KINDS, originals.queue_of, again=queue.add)
         self._scheduler = scheduler = Scheduler(
             writer,
@@ -112,6 +116,7 @@ class Dispatcher:
             workers=observer.worker_snapshots,
             worker=observer.worker_snapshot,
             clock=clock,
+            keep=wholes.keep,
             concurrency=options.concurrency,
         )
         context = WorkerContext(
@@ -119,6 +124,7 @@ class Dispatcher:
             memory=memory,
             originals=originals,
             announcements=announcements,
+            wholes=wholes,
             timer=DispatchTimer(),
             refusal_seconds=options.refusal_seconds,
             clock=clock,
@@ -134,6 +140,7 @@ class Dispatcher:
             context=context,
             options=options,
         )
+        self._assignments = assignments
         self._fleet = CachedFleet(cache, workers, assignments, scheduler)
         self._reporter = Reporter(writer, self._fleet, options, clock=clock)
         EventHandlers(
@@ -169,8 +176,18 @@ class Dispatcher:
             for informer in self._cache.informers:
                 await stack.enter_async_context(informer)
             tasks = await stack.enter_async_context(Supervisor())
-            tasks.start("workers", self._workers.run())
+            tasks.start("workers", self._follow_workers())
             yield
+
+    async def _follow_workers(self) -> None:
+        """From when it is known what we have there: how much a worker may show depends on it."""
+        await self._cache.synced()
+        await self._workers.run()
+
+    def _known_copies(self, worker: str) -> int:
+        """How many objects of ours a worker has, or had and may still have."""
+        finished = sum(by_worker[worker] for by_worker in self._cache.originals.finished.values())
+        return self._assignments.usage.sums.worker(worker).jobs + finished
 
     @property
     def has_synced(self) -> bool:

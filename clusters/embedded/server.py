@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from clusters.embedded import custom, errors
-from clusters.embedded.admission import Admission
+from clusters.embedded.admission import Admission, Hooks
 from clusters.embedded.authentication import ADMINISTRATOR, Authenticator
 from clusters.embedded.context import Clock, Context
 from clusters.embedded.deleting import Deleter
@@ -51,6 +51,8 @@ class ServerOptions:
     sync: bool = False
     """With a data directory: wait for the disk at each write."""
     clock: Clock = field(default_factory=Clock)
+    hooks: Callable[[Kinds], Hooks] | None = None
+    """Who is asked before a write is kept, in the place of webhooks."""
 
 
 class ApiServer:
@@ -66,7 +68,7 @@ class ApiServer:
         clock = options.clock
         self._authenticator = Authenticator(token, key, self._account_uid, clock.time)
         self.webhooks = Webhooks(self.kinds)
-        admission = Admission(self.kinds, self.webhooks)
+        admission = Admission(self.kinds, options.hooks(self.kinds) if options.hooks is not None else self.webhooks)
         deleter = Deleter(clock, admission)
         writer = Writer(clock, admission, deleter)
         self.router = Router(self.kinds, Reader(self._watches, Tables(clock)), writer, deleter)

@@ -19,6 +19,7 @@ How to use them: [monitor](../how-to/monitor.md). A histogram has the series `_b
 """
 _TITLES: Final = {
     "multimirror.observe": "The fleet",
+    "multimirror.workers": "Workers",
     "multimirror.scheduling": "Scheduling",
     "multimirror.reconcile": "Copies and statuses",
     "multimirror.admission": "Admission",

@@ -25,6 +25,7 @@ from multimirror.api import (
     MANAGED_BY,
     ORIGIN_LABEL,
     PLACEMENT_ANNOTATIONS,
+    PRIORITY_LABEL,
     QUEUE_LABEL,
     MirrorQueueSpec,
     SpecError,
@@ -69,7 +70,7 @@ def decide(job: Json, namespace: Json, queues: Queues, *, manager: str = MANAGED
             stray = _stray(job, manager, kind)
             return Refusal(stray) if stray else None
         refusal = None
-    refusal = refusal or _unusable(queue, namespace, queues) or _unreadable(job)
+    refusal = refusal or _unusable(queue, namespace, queues) or _unreadable(job) or _too_urgent(job, queue, queues)
     if refusal:
         return Refusal(refusal)
     operations = tuple(_operations(job, queue, manager, kind))
@@ -175,6 +176,13 @@ def _unreadable(job: Json) -> str | None:
     except SpecError as error:
         return str(error)
     return None
+
+
+def _too_urgent(job: Json, queue: str, queues: Queues) -> str | None:
+    priority, most = priority_of(job), MirrorQueueSpec.read(queues[queue]).max_priority
+    if most is None or priority <= most:
+        return None
+    return f"the label {PRIORITY_LABEL} is {priority}, and MirrorQueue {queue!r} allows up to {most} (maxPriority)"
 
 
 def _operations(job: Json, queue: str, manager: str, kind: Kind) -> Iterable[Json]:

@@ -3,15 +3,15 @@
 For clusters that serve MutatingAdmissionPolicy (v1 since Kubernetes 1.36; in 1.34 and 1.35 it is v1beta1, which has to
 be switched on, and otherwise the same). A mutating policy cannot look objects up, so
 one of the webhook's refusals is missing: a queue that does not exist. Such a Job is created, stays suspended, and the
-dispatcher says why on it. The namespaceSelector of a queue that exists is checked: the queues are parameters of the
-validating policy, which is evaluated once for each.
+dispatcher says why on it. The namespaceSelector and maxPriority of a queue that exists are checked: the queues are
+parameters of the validating policy, which is evaluated once for each. How large a Job is can only be estimated.
 """
 
 from typing import Final
 
 import yaml
 
-from multimirror.admission.expressions import GROUP, policy, validating, validation
+from multimirror.admission.expressions import GROUP, now, policy, validating, validation
 from multimirror.admission.registration import (
     labelled,
     on_its_own,
@@ -20,6 +20,7 @@ from multimirror.admission.registration import (
     with_default_queue,
     writes,
 )
+from multimirror.admission.sizes import size_rule, size_variable
 from multimirror.api import (
     CLUSTERS_ANNOTATION,
     DEFAULT_QUEUE_LABEL,
@@ -38,7 +39,8 @@ _NEEDS: Final = {
     "v1": "admissionregistration.k8s.io/v1 policies: Kubernetes 1.36",
     "v1beta1": "Kubernetes 1.34 or 1.35 with the feature MutatingAdmissionPolicy and its v1beta1 API switched on",
 }
-_QUEUE: Final = f"object.metadata.labels['{QUEUE_LABEL}']"
+_QUEUE: Final = now("labels", f"'{QUEUE_LABEL}'")
+_PRIORITY: Final = "^[0-9]{1,9}$"
 _SUBDOMAIN: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 
 
@@ -57,8 +59,8 @@ def policies(manager: str = MANAGED_BY, version: str = "v1") -> list[Json]:
             [unmanaged(manager), on_its_own()],
             [_hold(), _take_over(manager, with_label=True), *_forget_placement()],
         ),
-        *_validating("multimirror-jobs", _validations(manager)),
-        *_validating("multimirror-queues", [_namespace_rule()], params=True),
+        *_of_jobs("multimirror-jobs", [*_validations(manager), size_rule()]),
+        *_of_queues("multimirror-queues", [_namespace_rule(), _priority_rule()]),
     ]
     return [
         {**each, "apiVersion": f"{GROUP}/{version}"} if each["kind"].startswith("Mutating") else each for each in found
@@ -83,16 +85,25 @@ def _mutating(name: str, match: Json, conditions: list[Json], mutations: list[Js
     return [policy("MutatingAdmissionPolicy", name, spec), policy("MutatingAdmissionPolicyBinding", name, binding)]
 
 
-def _validating(name: str, validations: list[Json], *, params: bool = False) -> list[Json]:
-    spec: Json = {
+def _of_jobs(name: str, validations: list[Json]) -> list[Json]:
+    constraints = {"resourceRules": writes("CREATE"), "objectSelector": labelled()}
+    spec = {"matchConstraints": constraints, "variables": [size_variable()], "validations": validations}
+    return validating(name, spec)
+
+
+def _of_queues(name: str, validations: list[Json]) -> list[Json]:
+    """Evaluated once for each queue; those that the Job does not name have nothing to say.
+
+    At creation only: that is 0.16 ms of the API server's time for each queue that there is, whatever the expressions
+    say. A Job that is moved to a queue which does not admit it waits there, and the dispatcher says why.
+    """
+    spec = {
+        "paramKind": {"apiVersion": MIRROR_QUEUES.api_version, "kind": MIRROR_QUEUES.kind},
         "matchConstraints": {"resourceRules": writes("CREATE"), "objectSelector": labelled()},
+        "matchConditions": [{"name": "of-that-queue", "expression": f"params.metadata.name == {_QUEUE}"}],
         "validations": validations,
     }
-    if not params:
-        return validating(name, spec)
-    kind = {"apiVersion": MIRROR_QUEUES.api_version, "kind": MIRROR_QUEUES.kind}
-    queues = {"selector": {}, "parameterNotFoundAction": "Allow"}
-    return validating(name, {**spec, "paramKind": kind}, paramRef=queues)
+    return validating(name, spec, paramRef={"selector": {}, "parameterNotFoundAction": "Allow"})
 
 
 def _take_over(manager: str, *, with_label: bool = False) -> Json:
@@ -139,7 +150,7 @@ def _validations(manager: str) -> list[Json]:
         ),
         validation(
             f"!('{PRIORITY_LABEL}' in object.metadata.labels)"
-            f" || object.metadata.labels['{PRIORITY_LABEL}'].matches('^[0-9]{{1,9}}$')",
+            f" || object.metadata.labels['{PRIORITY_LABEL}'].matches('{_PRIORITY}')",
             f"metadata.labels[{PRIORITY_LABEL}]: must be a whole number from 0 to 999999999",
         ),
         validation(
@@ -150,8 +161,20 @@ def _validations(manager: str) -> list[Json]:
     ]
 
 
+def _priority_rule() -> Json:
+    """The webhook's words; a priority that is no number is told elsewhere."""
+    priority = now("labels", f"'{PRIORITY_LABEL}'")
+    allowed = f"int({priority}) <= params.spec.maxPriority"
+    return {
+        "expression": f"!has(params.spec.maxPriority) || !{priority}.matches('{_PRIORITY}') || {allowed}",
+        "messageExpression": f"'the label {PRIORITY_LABEL} is ' + {priority} + ', and MirrorQueue \\'' + {_QUEUE}"
+        " + '\\' allows up to ' + string(params.spec.maxPriority) + ' (maxPriority)'",
+        "reason": "Forbidden",
+    }
+
+
 def _namespace_rule() -> Json:
-    """Label selectors in CEL. Each parameter is a queue; those that the Job does not name have nothing to say."""
+    """Label selectors in CEL, of the queue that the Job names."""
     labels = "(has(namespaceObject.metadata.labels) ? namespaceObject.metadata.labels : {})"
     selector = "params.spec.namespaceSelector"
     exact = (
@@ -166,7 +189,7 @@ def _namespace_rule() -> Json:
     )
     expressions = f"(!has({selector}.matchExpressions) || {selector}.matchExpressions.all(each, {expression}))"
     return {
-        "expression": f"params.metadata.name != {_QUEUE} || !has({selector}) || ({exact} && {expressions})",
+        "expression": f"!has({selector}) || ({exact} && {expressions})",
         "messageExpression": f'"MirrorQueue \'" + {_QUEUE} + "\' may not be used from namespace \'"'
         ' + object.metadata.namespace + "\', whose labels do not match its spec.namespaceSelector"',
         "reason": "Forbidden",

@@ -37,7 +37,7 @@ from multimirror.api.names import (
 )
 from multimirror.api.reading import SpecError
 from multimirror.api.resources import MIRROR_QUEUES, WORKER_CLUSTERS
-from multimirror.api.worker_clusters import CONNECTED, READY, SecretKey, WorkerClusterSpec
+from multimirror.api.worker_clusters import CONNECTED, MISBEHAVING, READY, SecretKey, WorkerClusterSpec
 
 __all__ = [
     "ADMITTED_QUEUE_ANNOTATION",
@@ -54,6 +54,7 @@ __all__ = [
     "HOLD_ANNOTATION",
     "MANAGED_BY",
     "MIRROR_QUEUES",
+    "MISBEHAVING",
     "ORIGIN_LABEL",
     "ORIGIN_UID_LABEL",
     "PLACEMENT_ANNOTATIONS",

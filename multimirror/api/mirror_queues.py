@@ -89,6 +89,8 @@ class MirrorQueueSpec:
     workers: QueueWorkers = field(default_factory=QueueWorkers)
     placement: Placement = Placement.SPREAD
     queueing_strategy: QueueingStrategy = QueueingStrategy.BEST_EFFORT_FIFO
+    max_priority: int | None = None
+    """Up to this one, the priorities of Jobs count for others; None: only among a namespace's own Jobs."""
     quota: Quota = field(default_factory=Quota)
     on_worker_lost: OnWorkerLost = field(default_factory=lambda: OnWorkerLost(300.0, LostAction.REDISPATCH))
     retention: float = 600.0
@@ -106,6 +108,7 @@ class MirrorQueueSpec:
             workers=_workers(spec.part("workers")) if "workers" in spec else QueueWorkers(),
             placement=spec.choice("placement", Placement.SPREAD),
             queueing_strategy=spec.choice("queueingStrategy", QueueingStrategy.BEST_EFFORT_FIFO),
+            max_priority=spec.optional_number("maxPriority", minimum=0),
             quota=Quota(quota.optional_number("jobs", minimum=0), quota.quantities("resources")),
             on_worker_lost=OnWorkerLost(
                 lost.seconds("after", DEFAULT_LOST_AFTER), lost.choice("action", LostAction.REDISPATCH)
@@ -149,8 +152,14 @@ def spec_schema() -> Schema:
             ),
             "queueingStrategy": schema.choice(
                 "Jobs go by priority, then by age. BestEffortFIFO: one that does not fit is passed by others. "
-                "StrictFIFO: all wait behind it.",
+                "StrictFIFO: all wait behind it, unless it is its own wishes that it waits for.",
                 QueueingStrategy.BEST_EFFORT_FIFO,
+            ),
+            "maxPriority": schema.whole(
+                "The highest multimirror.dev/priority that a Job may have, over the Jobs of other namespaces and of "
+                "other queues. Jobs above it are refused; those that were there before count as this one. Without it: "
+                "any, and it counts among the Jobs of their own namespace only.",
+                maximum=999_999_999,
             ),
             "quota": schema.struct(
                 "The most that may be given to clusters at a time, over all clusters. Other Jobs wait.",

@@ -1,17 +1,20 @@
 """Labels and annotations that say where an object runs: read here, and nowhere else.
 
-On the original: its queue (by its user), worker, namespace there and attempt (by us). On a copy: whose it is, and which
-attempt at it. What cannot be read counts as absent: whoever breaks our annotations gets a fresh attempt.
+On the original: its queue (by its user), worker, namespace there, attempt, the queue that admitted it and the uid of
+its copy (by us). On a copy: whose it is, and which attempt at it. What cannot be read counts as absent: whoever breaks
+our annotations gets a fresh attempt.
 """
 
 from dataclasses import dataclass
 
 from multimirror.api import jobs
 from multimirror.api.names import (
+    ADMITTED_QUEUE_ANNOTATION,
     ATTEMPT_ANNOTATION,
     ATTEMPT_LABEL,
     CLUSTER_ANNOTATION,
     CLUSTER_NAMESPACE_ANNOTATION,
+    COPY_UID_ANNOTATION,
     DEFAULT_QUEUE_LABEL,
     FENCE_ANNOTATION,
     HOLD_ANNOTATION,
@@ -22,7 +25,7 @@ from multimirror.batch import Json
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """One copy of an object, as a worker's cache has it."""
+    """One copy of an object, as a worker's cache has it: made by us, and read by workers/reading.py."""
 
     worker: str
     object: Json
@@ -75,6 +78,18 @@ def attempt_of(obj: Json) -> int:
 def fence_of(obj: Json) -> int | None:
     """For how many seconds the object's copy may run without contact; None: for as long as it likes."""
     return _number(annotations(obj).get(FENCE_ANNOTATION)) or None
+
+
+def admitted_queue_of(obj: Json) -> str | None:
+    """The queue that admitted the object to its worker, whatever it says of queues since; None without a worker."""
+    found = annotations(obj)
+    return (found.get(ADMITTED_QUEUE_ANNOTATION) or None) if found.get(CLUSTER_ANNOTATION) else None
+
+
+def copy_uid_of(obj: Json) -> str | None:
+    """The uid of its present attempt's copy, as far as that is written down; None without a worker."""
+    found = annotations(obj)
+    return (found.get(COPY_UID_ANNOTATION) or None) if found.get(CLUSTER_ANNOTATION) else None
 
 
 def hold_requested(obj: Json) -> bool:

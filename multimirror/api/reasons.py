@@ -29,6 +29,16 @@ EVENTS: Final = {
         "that the dispatcher's account lacks. It waits, and is tried again.",
         "Put right what the message says; `multimirror run --check` compares the account's rights.",
     ),
+    "Grown": Reason(
+        "A running Job asked for more pods at once (spec.parallelism), and may have them: its queue's quota and its "
+        "worker have room.",
+        "None.",
+    ),
+    "TemplateChanged": Reason(
+        "The pod template of a Job was changed after it had been given to a worker. What runs is what was counted, so "
+        "the Job is taken from its worker, counted anew, and started again as another attempt.",
+        "None. To change a Job without that, delete it and create it again.",
+    ),
     "Refused": Reason(
         "A worker would not take the copy: a policy, a missing namespace, or a Job of that name that is not ours.",
         "None if another worker takes it; the one that refused is asked again after five minutes. Else put right on "
@@ -83,15 +93,27 @@ WAITING: Final = {
         "Wait for room, or put right what the message says (cordoned, not ready, no such namespace, ...).",
     ),
     "NeverFits": Reason(
-        "The Job asks for more than the whole quota, or than any worker has in all. It holds up nobody behind it.",
-        "Ask for less, or add a larger worker, or raise the quota.",
+        "The Job asks for more than the whole quota, than any worker has in all, for a resource that no worker has, or "
+        "for clusters that are not its queue's. It holds up nobody behind it.",
+        "Ask for less or for others, or add a larger worker, or raise the quota.",
+    ),
+    "GrowthWaits": Reason(
+        "The Job runs, and asks for more pods at once than were reserved for it (spec.parallelism was raised). There "
+        "is no room for them now; it keeps what it has, and holds up nobody.",
+        "Wait, or ask for less, or raise the quota.",
+    ),
+    "GrowthNeverFits": Reason(
+        "The Job runs, and asks for more pods at once than the whole quota, or its worker, has room for. It keeps what "
+        "it has.",
+        "Ask for less, or raise the quota.",
     ),
     "BlockedByQueue": Reason(
-        "The queue is strict (StrictFIFO), and a Job before this one does not fit yet.",
+        "The queue is strict (StrictFIFO), and a Job before this one waits for quota, or for room on a worker.",
         "Wait, or set queueingStrategy to BestEffortFIFO.",
     ),
     "Invalid": Reason(
-        "A label or annotation of the Job cannot be read, or its namespace may not use the queue.",
+        "A label or annotation of the Job cannot be read, its namespace may not use the queue, or it is larger than "
+        "the operator allows.",
         "Correct what the message names.",
     ),
 }
@@ -109,7 +131,17 @@ CONDITIONS: Final = {
         "The kubeconfig is not self-contained (it names files, programs or proxies, or switches TLS verification off).",
         "Make one with a token or a client certificate inline; `multimirror join` does.",
     ),
-    "SameCluster": Reason("Another WorkerCluster is the same cluster.", "Delete one of the two."),
+    "SameCluster": Reason(
+        "It shows the identity (status.identity) that was recorded for another WorkerCluster before.",
+        "Delete one of the two. If it is another cluster in truth, whoever runs it lies about that.",
+    ),
+    "Misbehaving": Reason(
+        "The worker sent more, or larger things, than our Jobs there explain; the message says what. It is left alone "
+        "for a while, longer each time, also after a restart; its Jobs follow onWorkerLost.",
+        "Find out what answers at its address. Another kubeconfig is tried at once, and so is a worker whose "
+        "status.misbehaviour was removed.",
+    ),
+    "OverBudget": Reason("Reason of the condition Misbehaving: it has done so, lately.", "See Misbehaving."),
     "PermissionDenied": Reason(
         "The account lacks rights on the worker; the message lists them.", "Apply deploy/worker there."
     ),
@@ -123,4 +155,4 @@ CONDITIONS: Final = {
     "Forbidden": Reason("The account may not even look.", "Apply deploy/worker there."),
     "InternalError": Reason("Something unexpected; the log has the trace.", "Report it, please."),
 }
-"""Reasons of the conditions Connected and Ready. Other errors of a worker appear under their own names."""
+"""Reasons of the conditions Connected, Ready and Misbehaving. Other errors of a worker appear under their own names."""

@@ -18,6 +18,8 @@ from multimirror.batch import Json
 
 CONNECTED: Final = "Connected"
 """The condition that the cluster answers."""
+MISBEHAVING: Final = "Misbehaving"
+"""The condition that the cluster sent what no honest one does, and is left alone for a while."""
 READY: Final = "Ready"
 """The condition that the cluster can be given Jobs."""
 DEFAULT_KEY: Final = "kubeconfig"
@@ -211,9 +213,16 @@ def status_schema() -> Schema:
         {
             "observedGeneration": schema.generation("The generation of the spec that this status answers."),
             "conditions": schema.conditions(
-                "Connected: it answers. Ready: it can be given Jobs. Each with the reason why not."
+                "Connected: it answers. Ready: it can be given Jobs. Misbehaving: it sent what no honest cluster "
+                "does. Each with the reason."
             ),
             "version": schema.text("The Kubernetes version of its API server."),
+            "identity": schema.text(
+                "Which cluster it is: the uid of its kube-system namespace, recorded at first contact. No other "
+                "WorkerCluster gets the same.",
+                limit=64,
+            ),
+            "misbehaviour": _misbehaviour_schema(),
             "lastContact": schema.timestamp("When it last answered."),
             "latencyMilliseconds": schema.whole("How long it took to answer, lately."),
             "jobs": schema.whole("How many of our Jobs run there."),
@@ -222,6 +231,18 @@ def status_schema() -> Schema:
             "kinds": schema.name_set(
                 "The kinds of Job that can be run there, such as Job.batch.", schema.text("A kind."), limit=64
             ),
+        },
+    )
+
+
+def _misbehaviour_schema() -> Schema:
+    return schema.struct(
+        "It sent more, or larger things, than our Jobs there explain. It is left alone for a while, longer each time. "
+        "Take this out of the status, or change the kubeconfig, to have it tried at once.",
+        {
+            "count": schema.whole("How often in a row."),
+            "until": schema.timestamp("Until when it is left alone."),
+            "message": schema.text("What it did last.", limit=1024),
         },
     )
 

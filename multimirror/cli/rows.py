@@ -9,6 +9,7 @@ from multimirror.api import CONNECTED, MANAGED_BY, QUEUE_LABEL, READY, WAITS_FOR
 from multimirror.api.placement import attempt_of, cluster_of
 from multimirror.batch import Json, find_condition, is_complete, is_failed
 from multimirror.kinds import JOB, is_held
+from multimirror.kinds.reserved import reserved_of
 from multimirror.kube import key_of
 
 WAITING: Final = "Waiting"
@@ -99,7 +100,18 @@ def why(job: Json, context: JobContext) -> str:
     connected = find_condition((cluster.get("status") or {}).get("conditions") or (), CONNECTED)
     if connected is not None and connected.get("status") == "False":
         return f"worker {cluster_of(job)} cannot be reached: {connected.get('message', '')}"
-    return ""
+    return _why_not_larger(job, context)
+
+
+def _why_not_larger(job: Json, context: JobContext) -> str:
+    """It runs, and asks for more pods at once than are reserved for it."""
+    reserved = reserved_of(job)
+    if reserved is None or all(count <= reserved.counts.get(name, 0) for name, count in JOB.pod_counts(job).items()):
+        return ""
+    event = context.waiting.get(job["metadata"]["uid"])
+    if event is not None and waiting_reason(job, context).startswith("Growth"):
+        return str(event.get("message", ""))
+    return "waits to grow"
 
 
 def waiting_reason(job: Json, context: JobContext) -> str:

@@ -82,7 +82,7 @@ class Kind(Protocol):
     def resource(self) -> Resource: ...
 
     def trim(self, obj: Object) -> Object:
-        """Of an original: what the cache keeps. May change `obj`, which nobody has seen yet."""
+        """Of an original: what the cache keeps. Everything here but `make_copy` works on that."""
 
     def managed_by(self, obj: Json) -> str | None: ...
 
@@ -109,7 +109,26 @@ class Kind(Protocol):
 
     def pod_sets(self, obj: Json) -> Sequence[PodSet]: ...
 
-    def make_copy(self, original: Json, options: CopyOptions) -> Json: ...
+    def pod_counts(self, obj: Json) -> Mapping[str, int]:
+        """How many pods run at once, by pod set. Of an original or of a copy."""
+
+    def pods_held(self, copy: Json) -> Mapping[str, int]:
+        """By pod set, how many a copy has: those that it may start, and those that are there still."""
+
+    def has_stopped(self, copy: Json) -> bool:
+        """A copy that was suspended has noticed, and no pod of it is left."""
+
+    def template_of(self, obj: Json) -> str:
+        """A digest of all that its pods are made of."""
+
+    def size_of(self, obj: Json) -> int:
+        """What its user wrote, in bytes (api/limits.py)."""
+
+    def problem_of(self, obj: Json) -> str:
+        """Why it cannot be placed, whatever happens; in words."""
+
+    def make_copy(self, original: Json, options: CopyOptions) -> Json:
+        """From the whole original, not from what the cache keeps. No larger than what is reserved for it."""
 
     def mirror(self, original: Json, observed: object) -> Json | Rejection | None:
         """The status to write onto the original for what a worker says; None where there is nothing to write."""
@@ -121,7 +140,7 @@ class Kind(Protocol):
         """To be mirrored: it has ended as it had announced, else failed for this reason."""
 
     def in_step(self, original: Json, copy: Copy, *, clock: float, may_renew: bool) -> InStep:
-        """`clock`: the worker's own. `may_renew`: the fence may be pushed forward."""
+        """No larger than what is reserved. `clock`: the worker's own. `may_renew`: the fence may be pushed forward."""
 
     @property
     def can_be_fenced(self) -> bool: ...

@@ -40,8 +40,9 @@ async def is_allowed(client: Client, permission: Permission) -> bool:
         "kind": SELF_SUBJECT_ACCESS_REVIEWS.kind,
         "spec": {"resourceAttributes": {key: value for key, value in attributes.items() if value}},
     }
-    answer = await client.create(SELF_SUBJECT_ACCESS_REVIEWS, review)
-    return bool((answer.get("status") or {}).get("allowed"))
+    answer = await client.create(SELF_SUBJECT_ACCESS_REVIEWS, review, limit=client.limits.small)
+    status = answer.get("status")
+    return isinstance(status, dict) and status.get("allowed") is True
 
 
 async def denied(client: Client, permissions: Iterable[Permission]) -> list[Permission]:

@@ -1,7 +1,9 @@
 """The client of one cluster: raw JSON in and out, typed errors, limits and deadlines on everything.
 
 Guarantees:
-- every call ends within its deadline, with an answer or one ApiError that names the cluster;
+- every call ends within its deadline, with an answer or one ApiError that names the cluster; a list with all its pages
+  has one deadline;
+- no answer is read that is larger than what was asked for can honestly be (see budget.py): OverBudget;
 - a request is repeated here only when that is safe: reads after any passing fault, writes only when the server
   certainly did not act (429, or nothing was sent). Any other failed write says `outcome_unknown`, and the caller
   looks before it repeats;
@@ -12,7 +14,7 @@ Not here: caching (informer.py), and retries of work, which belong to the queue.
 
 import asyncio
 import copy
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from types import TracebackType
@@ -23,12 +25,14 @@ import orjson
 from prometheus_client import Counter, Histogram
 
 from . import metrics
+from .budget import ERROR_BYTES, TRUSTED, AnswerLimits, Budget
 from .connection import Connection
 from .errors import (
     ApiError,
     BadAnswer,
     ConfigError,
     Gone,
+    OverBudget,
     TimedOut,
     Unauthorized,
     Unreachable,
@@ -38,7 +42,7 @@ from .http1 import Http1Transport
 from .limits import Limits
 from .resource import Object, Resource
 from .retries import READS, again
-from .transport import Response, Stream, Transport, TransportError
+from .transport import Response, Stream, TooLarge, Transport, TransportError
 from .watch import Params, Trim, WatchEvent, decode, is_object, watch_params
 
 PatchType = Literal["merge", "json", "strategic", "apply"]
@@ -51,6 +55,8 @@ _PATCH_TYPES: Final = {
     "apply": "application/apply-patch+yaml",  # JSON is YAML
 }
 _WATCH_GRACE: Final = 10.0  # how much longer than its own timeout a server may keep a watch open
+_EMPTY_PAGES: Final = 16  # in a row, before the end of a list
+_LISTS_ANEW: Final = 2  # how often a list starts again because the token for its next page has expired
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,20 @@ class ObjectList:
 
 
 @dataclass(frozen=True, slots=True)
+class Page:
+    """A part of a list."""
+
+    items: list[Object]
+    resource_version: str
+    first: bool
+    """What came before, if anything, is not part of this list."""
+
+
+class _PageTooLarge(OverBudget):
+    """Perhaps only because of the number of objects on it."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Request:
     method: str
     path: str
@@ -70,6 +90,8 @@ class _Request:
     headers: Mapping[str, str]
     seconds: float
     ends: float
+    limit: int
+    paged: bool = False
 
 
 class Client:
@@ -84,10 +106,16 @@ class Client:
         burst: int | None = None,
         timeout: float = 30.0,
         user_agent: str = "multimirror",
+        limits: AnswerLimits = TRUSTED,
+        budget: Budget | None = None,
     ) -> None:
+        """`limits`: how large answers may be. `budget`: what this server may send over time, and who is told when it
+        goes too far; without one there is no such limit."""
         self.connection = connection
         self.cluster = connection.name
         self.timeout = timeout
+        self.limits = limits
+        self.budget = budget
         self._limits = Limits(concurrency, qps, burst)
         self._transport: Transport | None = None
         self._closed = False
@@ -132,6 +160,43 @@ class Client:
         timeout: float | None = None,
     ) -> ObjectList:
         """All objects of a kind, in pages of `limit`; a page token that expired means one list without pages."""
+        items: list[Object] = []
+        version = ""
+        pages = self.pages(
+            resource,
+            namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            limit=limit,
+            resource_version=resource_version,
+            timeout=timeout,
+        )
+        async with aclosing(pages):
+            async for page in pages:
+                if page.first:
+                    items.clear()
+                items += page.items
+                version = page.resource_version
+        return ObjectList(items, version)
+
+    async def pages(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        limit: int | None = None,
+        resource_version: str | None = None,
+        timeout: float | None = None,
+    ) -> AsyncGenerator[Page, None]:
+        """A list page by page, within one deadline. One that begins anew (its token expired) says `first` again.
+
+        Where answers are limited, a page that is too large is asked for again with half as many objects.
+        """
+        seconds = self.timeout if timeout is None else timeout
+        ends = asyncio.get_running_loop().time() + max(seconds, self.limits.list_seconds)
+        limit = limit if limit is not None else self.limits.page_items
         params: dict[str, str | int | bool | None] = {
             "labelSelector": label_selector,
             "fieldSelector": field_selector,
@@ -139,30 +204,47 @@ class Client:
             "resourceVersion": resource_version,
         }
         path = resource.path(namespace)
-        items: list[Object] = []
+        first, empty, anew = True, 0, 0
         while True:
             try:
-                page = await self._object("GET", path, params, timeout=timeout)
+                page = await self._page(path, params, seconds, ends)
             except Gone:
-                if not params.get("continue"):
+                anew += 1
+                if not params.get("continue") or anew > _LISTS_ANEW:
                     raise
-                items.clear()
-                params.update({"continue": None, "limit": None})
+                params.update({"continue": None, "limit": self.limits.page_items})
+                first, empty = True, 0
                 continue
             metadata, found = page.get("metadata"), page.get("items") or []
             if not isinstance(metadata, dict) or not isinstance(found, list) or not all(map(is_object, found)):
-                raise BadAnswer(
-                    f"{self.connection.server}{path} answered something that is no list", cluster=self.cluster
-                )
-            items += found
-            params["continue"] = metadata.get("continue")
-            params["resourceVersion"] = None  # only the first page may name one
-            if not params["continue"]:
-                break
-        for item in items:  # the items of a list do not say what they are
-            item.setdefault("apiVersion", resource.api_version)
-            item.setdefault("kind", resource.kind)
-        return ObjectList(items, str(metadata.get("resourceVersion", "")))
+                raise self._no_list(path)
+            for item in found:  # the items of a list do not say what they are
+                item.setdefault("apiVersion", resource.api_version)
+                item.setdefault("kind", resource.kind)
+            yield Page(found, str(metadata.get("resourceVersion", "")), first)
+            first, empty = False, 0 if found else empty + 1
+            following = metadata.get("continue")
+            if not following:
+                return
+            if not isinstance(following, str) or empty > _EMPTY_PAGES:
+                raise self._no_list(path)
+            params.update({"continue": following, "resourceVersion": None})  # only the first page may name one
+
+    async def _page(self, path: str, params: dict[str, str | int | bool | None], seconds: float, ends: float) -> Object:
+        """One page; of fewer objects, from here on, while it is too large."""
+        while True:
+            left = min(seconds, max(0.0, ends - asyncio.get_running_loop().time()))
+            request = self._request("GET", path, params, None, {}, left, self.limits.page, paged=True)
+            try:
+                return self._parsed(request, await self._send(request))
+            except _PageTooLarge as error:
+                limit = params["limit"]
+                if not isinstance(limit, int) or limit <= 1:
+                    raise self._over_budget(str(error)) from error
+                params["limit"] = limit // 2
+
+    def _no_list(self, path: str) -> BadAnswer:
+        return BadAnswer(f"{self.connection.server}{path} answered something that is no list", cluster=self.cluster)
 
     async def create(
         self,
@@ -172,11 +254,15 @@ class Client:
         *,
         dry_run: bool = False,
         field_manager: str | None = None,
+        limit: int | None = None,
     ) -> Object:
-        """Create an object in its own namespace, or in the one given. It need not say what it is."""
+        """Create an object in its own namespace, or in the one given. It need not say what it is.
+
+        `limit`: how many bytes the answer may have, where it is smaller than an object.
+        """
         obj = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
         path = resource.path(_namespace(resource, obj, namespace, self.connection.namespace))
-        return await self._object("POST", path, _write(dry_run, field_manager), orjson.dumps(obj))
+        return await self._object("POST", path, _write(dry_run, field_manager), orjson.dumps(obj), limit=limit)
 
     async def replace(
         self,
@@ -293,10 +379,15 @@ class Client:
                 deadline.reschedule(None)  # the time that our user takes is not the server's
                 yield ()
                 deadline.reschedule(_after(silence()))
-                async for batch in decode(stream.chunks(), self.cluster, trim):
+                chunks, longest = self._metered(stream.chunks()), self.limits.event
+                async for batch in decode(chunks, self.cluster, trim, longest=longest, too_long=self._over_budget):
                     deadline.reschedule(None)
+                    if self.budget is not None:
+                        self.budget.spend(0, events=len(batch))
                     yield batch
                     deadline.reschedule(_after(silence()))
+        except TooLarge as error:
+            raise self._too_large(error, f"the refusal of a watch of {path}") from error
         except TransportError as error:
             if not counted:
                 self._count("GET", 0, opened, verb="WATCH")
@@ -322,15 +413,23 @@ class Client:
                 deadline.reschedule(None)
                 async for chunk in stream.chunks():
                     yield chunk
+        except TooLarge as error:
+            raise self._too_large(error, f"the refusal of GET {path}") from error
         except TransportError as error:
             raise Unreachable(str(error), cluster=self.cluster) from error
         except TimeoutError as error:
             raise TimedOut(f"no answer to GET {path} in {self.timeout:g} s", cluster=self.cluster) from error
 
+    async def _metered(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for chunk in chunks:
+            if self.budget is not None:
+                self.budget.spend(len(chunk))
+            yield chunk
+
     async def _refusal(self, stream: Stream, path: str) -> ApiError:
         return error_from_answer(
             stream.status,
-            await stream.read(),
+            await stream.read(ERROR_BYTES),
             cluster=self.cluster,
             url=self.connection.server + path,
             write=False,
@@ -346,10 +445,15 @@ class Client:
         headers: Mapping[str, str] | None = None,
         *,
         timeout: float | None = None,
+        limit: int | None = None,
     ) -> Response:
-        """Anything else. `body` is bytes or what orjson can write; an answer that is no success raises its error."""
+        """Anything else. `body` is bytes or what orjson can write; an answer that is no success raises its error.
+
+        `limit`: how many bytes the answer may have; without it, as many as the client's small ones.
+        """
         data = body if isinstance(body, bytes) or body is None else orjson.dumps(body)
-        return await self._send(self._request(method, path, params, data, headers or {}, timeout))
+        limit = self.limits.small if limit is None else limit
+        return await self._send(self._request(method, path, params, data, headers or {}, timeout, limit))
 
     async def _object(
         self,
@@ -360,9 +464,14 @@ class Client:
         *,
         content_type: str = "application/json",
         timeout: float | None = None,
+        limit: int | None = None,
     ) -> Object:
         headers = {"Content-Type": content_type} if body is not None else {}
-        response = await self._send(self._request(method, path, params, body, headers, timeout))
+        limit = self.limits.object if limit is None else limit
+        request = self._request(method, path, params, body, headers, timeout, limit)
+        return self._parsed(request, await self._send(request))
+
+    def _parsed(self, request: _Request, response: Response) -> Object:
         answer: object = None
         cause: Exception | None = None
         try:
@@ -372,10 +481,10 @@ class Client:
         if not isinstance(answer, dict):
             kind = response.headers.get("content-type", "something")
             raise BadAnswer(
-                f"{self.connection.server}{path} answered {kind} instead of JSON; is that an API server?",
+                f"{self.connection.server}{request.path} answered {kind} instead of JSON; is that an API server?",
                 cluster=self.cluster,
                 status=response.status,
-                outcome_unknown=method not in READS,
+                outcome_unknown=request.method not in READS,
             ) from cause
         return answer
 
@@ -387,10 +496,14 @@ class Client:
         body: bytes | None,
         headers: Mapping[str, str],
         timeout: float | None,
+        limit: int,
+        *,
+        paged: bool = False,
     ) -> _Request:
         seconds = self.timeout if timeout is None else timeout
         target = path + _query(params) if params else path
-        return _Request(method, path, target, body, headers, seconds, asyncio.get_running_loop().time() + seconds)
+        ends = asyncio.get_running_loop().time() + seconds
+        return _Request(method, path, target, body, headers, seconds, ends, limit, paged)
 
     async def _send(self, request: _Request) -> Response:
         """One request, repeated while that is safe and there is time."""
@@ -415,9 +528,16 @@ class Client:
         try:
             async with asyncio.timeout_at(request.ends), self._limits.slot():
                 started = loop.time()
+                check = self._guard if write else None
                 response = await transport.request(
-                    request.method, request.target, headers, request.body, check=self._guard if write else None
+                    request.method, request.target, headers, request.body, limit=request.limit, check=check
                 )
+        except TooLarge as error:
+            self._count(request.method, 0, started)
+            what = f"{request.method} {request.path}"
+            if request.paged:
+                raise _PageTooLarge(_larger(error, what), cluster=self.cluster) from error
+            raise self._too_large(error, what, write=write) from error
         except TransportError as error:
             self._count(request.method, 0, started)
             unsafe = write and error.sent
@@ -429,6 +549,7 @@ class Client:
             message = f"no answer to {request.method} {request.path} in {request.seconds:g} s{where}"
             raise TimedOut(message, cluster=self.cluster, outcome_unknown=write and sent) from error
         self._count(request.method, response.status, started)
+        self._account(request, response)
         if 200 <= response.status < 300:
             return response
         raise error_from_answer(
@@ -439,6 +560,26 @@ class Client:
             write=write,
             retry_after=response.headers.get("retry-after"),
         )
+
+    def _account(self, request: _Request, response: Response) -> None:
+        if self.budget is None:
+            return
+        try:
+            self.budget.spend(len(response.body))
+        except OverBudget:
+            if request.method in READS:
+                raise
+            # Its owner has been told; but the write was answered, and its caller is to know how.
+        if request.method not in READS and 200 <= response.status < 300:
+            self.budget.earn(len(request.body or b""))
+
+    def _too_large(self, error: TooLarge, what: str, *, write: bool = False) -> OverBudget:
+        return self._over_budget(_larger(error, what), outcome_unknown=write)
+
+    def _over_budget(self, message: str, *, outcome_unknown: bool = False) -> OverBudget:
+        if self.budget is not None:
+            return self.budget.breach(message, outcome_unknown=outcome_unknown)
+        return OverBudget(message, cluster=self.cluster, outcome_unknown=outcome_unknown)
 
     async def _request_headers(self, extra: Mapping[str, str] | None) -> dict[str, str]:
         headers = {**self._headers, **extra} if extra else self._headers.copy()
@@ -470,6 +611,10 @@ class Client:
             if timer is None:
                 timer = self._timers[verb] = metrics.REQUEST_SECONDS.labels(verb, self._host, self.cluster)
             timer.observe(asyncio.get_running_loop().time() - started)
+
+
+def _larger(error: TooLarge, what: str) -> str:
+    return f"its answer to {what} is larger than {error.limit} bytes"
 
 
 def _write(dry_run: bool, field_manager: str | None) -> dict[str, str | int | bool | None]:

@@ -15,6 +15,7 @@
         ├── TooManyRequests     429, with `retry_after`
         ├── ServerError         5xx
         ├── BadAnswer           not the API: HTML, a redirect, broken JSON
+        ├── OverBudget          more, or larger, than such an answer can honestly be
         ├── Unreachable         no connection, or it broke
         └── TimedOut            the deadline passed
 
@@ -31,6 +32,8 @@ from typing import Any, ClassVar, Final
 import orjson
 
 _LONGEST_MESSAGE: Final = 1000  # a server's message is shown to people; a page of HTML is not
+_LONGEST_RETRY_AFTER: Final = 300.0  # whoever asks for more patience is asked again all the same
+_MOST_CAUSES: Final = 100
 
 
 class KubeError(Exception):
@@ -74,8 +77,7 @@ class ApiError(KubeError):
         outcome_unknown: bool = False,
         retry_after: float | None = None,
     ) -> None:
-        if len(message) > _LONGEST_MESSAGE:
-            message = message[:_LONGEST_MESSAGE] + "..."
+        message = printable(message)
         super().__init__(f"cluster {cluster}: {message}" if cluster else message)
         self.message = message
         self.cluster = cluster
@@ -88,8 +90,12 @@ class ApiError(KubeError):
     @property
     def causes(self) -> list[Cause]:
         """Field by field, what the server objected to."""
-        found = self.details.get("causes") or ()
-        return [Cause(c.get("reason", ""), c.get("field", ""), c.get("message", "")) for c in found]
+        found = self.details.get("causes")
+        return [
+            Cause(_text(cause.get("reason")), _text(cause.get("field")), _text(cause.get("message")))
+            for cause in (found[:_MOST_CAUSES] if isinstance(found, list) else ())
+            if isinstance(cause, dict)
+        ]
 
 
 class BadRequest(ApiError):  # noqa: N818 - the names are the API's own
@@ -156,6 +162,10 @@ class BadAnswer(ApiError):  # noqa: N818
     """Something answered that does not speak the Kubernetes API."""
 
 
+class OverBudget(ApiError):  # noqa: N818
+    """It sent more than what was asked for can honestly be (see budget.py)."""
+
+
 class Unreachable(ApiError):  # noqa: N818
     """No connection could be made, or it broke."""
 
@@ -172,20 +182,25 @@ _BY_REASON: Final[dict[str, type[ApiError]]] = {"AlreadyExists": AlreadyExists, 
 
 
 def error_from_status(status: Mapping[str, Any], *, cluster: str, write: bool = False) -> ApiError:
-    """The typed error for a `Status` object, from an answer's body or from an ERROR event of a watch."""
-    code = status.get("code") or 500
-    reason = status.get("reason") or ""
-    details = status.get("details") or {}
+    """The typed error for a `Status` object, from an answer's body or from an ERROR event of a watch.
+
+    Whoever sent it may have put anything into it.
+    """
+    given = status.get("code")
+    code = given if isinstance(given, int) and 100 <= given < 1000 else 500
+    reason = _text(status.get("reason"))
+    found = status.get("details")
+    details = found if isinstance(found, dict) else {}
     kind = _BY_REASON.get(reason) or _BY_STATUS.get(code) or (ServerError if code >= 500 else ApiError)
     after = details.get("retryAfterSeconds")
     return kind(
-        status.get("message") or reason or _phrase(code),
+        _text(status.get("message")) or reason or _phrase(code),
         cluster=cluster,
         status=code,
         reason=reason,
         details=details,
         outcome_unknown=write and code >= 500,
-        retry_after=float(after) if after else None,
+        retry_after=_patience(after) if isinstance(after, int | float) and after else None,
     )
 
 
@@ -209,9 +224,26 @@ def error_from_answer(
     return kind(message, cluster=cluster, status=code, outcome_unknown=write and code >= 500, retry_after=after)
 
 
+def printable(text: str, longest: int = _LONGEST_MESSAGE) -> str:
+    """What a server said, fit for logs, statuses and terminals: nothing in it moves a cursor or breaks a line."""
+    if len(text) > longest:
+        text = text[:longest] + "..."
+    return text if text.isprintable() else "".join([each if each.isprintable() else " " for each in text])
+
+
+def _text(value: object) -> str:
+    return printable(value) if isinstance(value, str) else ""
+
+
 def _seconds(retry_after: str | None) -> float | None:
     """Retry-After in seconds; the form with a date is not used by API servers and is ignored."""
-    return float(retry_after) if retry_after is not None and retry_after.isascii() and retry_after.isdigit() else None
+    if retry_after is None or len(retry_after) > 20 or not (retry_after.isascii() and retry_after.isdigit()):
+        return None
+    return _patience(int(retry_after))
+
+
+def _patience(seconds: float) -> float:
+    return min(max(0.0, float(seconds)), _LONGEST_RETRY_AFTER)
 
 
 def _phrase(code: int) -> str:

@@ -3,6 +3,8 @@
 Recording one is a synchronous call that never waits, never fails and never slows a reconciler down; a task of its own
 sends them. The same event again only raises the count of the first. Each object has a budget (25 at once, then one
 every five minutes), and so has the whole recorder; what exceeds them, or cannot be written, is dropped and counted.
+Namespaces take turns, and where there is no more room the one that has most in line loses its last: whoever floods his
+own users with events does not silence those of others.
 A fault with one event costs that event. Of the objects no more is kept than their events name.
 Events are a help for people, not a record: state belongs into the object's status.
 """
@@ -25,6 +27,7 @@ from .limits import Limits
 from .resource import Object
 from .resources import EVENTS
 from .supervise import Supervisor
+from .turns import Turns
 
 _log = structlog.get_logger(__name__)
 _REMEMBERED: Final = 4096
@@ -92,7 +95,7 @@ class EventRecorder:
         self._capacity = capacity
         self._wall_clock = wall_clock
         self._limits = Limits(1, qps)
-        self._pending: OrderedDict[_Key, _Event] = OrderedDict()
+        self._pending: Turns[_Key, _Event] = Turns()  # by namespace
         self._known: _Recent[_Event] = _Recent()
         self._budgets: _Recent[tuple[float, float]] = _Recent()  # uid: (left, when that was)
         self._news = asyncio.Event()
@@ -119,34 +122,40 @@ class EventRecorder:
         except (AttributeError, KeyError, TypeError):
             self._fault(reason)
             return
-        uid = involved.get("uid", "")
+        uid, namespace = involved.get("uid", ""), involved.get("namespace", "")
         key = (uid, type, reason, message)
         now = self._wall_clock().strftime("%Y-%m-%dT%H:%M:%SZ")
-        event = self._pending.get(key)
+        event = self._pending.get(namespace, key)
         if event is not None:
             event.count += 1
             event.last = now
             return
-        if len(self._pending) >= self._capacity:
+        if self.room(namespace) <= 0:
             self._drop("full")
             return
         if not self._allowed(uid):
             self._drop("rate")
             return
+        if len(self._pending) >= self._capacity:
+            self._pending.drop_from_largest()
+            self._drop("full")
         known = self._known.get(key)
         if known is not None:
             known.count += 1
             known.last = now
-            self._pending[key] = known
         else:
-            self._pending[key] = _Event(involved, type, reason, message, now, now, annotations or {})
+            known = _Event(involved, type, reason, message, now, now, annotations or {})
+        self._pending.put(namespace, key, known)
         self._idle.clear()
         self._news.set()
 
-    @property
-    def room(self) -> int:
-        """How many more can wait to be sent; what comes on top is dropped."""
-        return self._capacity - len(self._pending)
+    def room(self, namespace: str) -> int:
+        """How many more of a namespace can wait to be sent; what comes on top is dropped."""
+        left = self._capacity - len(self._pending)
+        if left > 0:
+            return left
+        share = self._capacity // max(1, self._pending.groups)  # others have more, and give way
+        return share - self._pending.count(namespace)
 
     async def flush(self) -> None:
         """Wait until everything recorded so far has been written or dropped."""
@@ -177,9 +186,8 @@ class EventRecorder:
             await self._news.wait()
             self._news.clear()
             while self._pending:
-                key, event = next(iter(self._pending.items()))
                 async with self._limits.slot():
-                    del self._pending[key]  # only now: until here it could still be counted up
+                    key, event = self._pending.pop()  # only now: until here it could still be counted up
                     try:
                         await self._write(event)
                         self._known.put(key, event)

@@ -2,7 +2,8 @@
 
 One request at a time on each connection; a connection whose answer was complete goes back to the pool, any other is
 closed. No redirects, cookies, compression or upgrades: API servers need none of them, and following a redirect would
-hand our credentials to whoever sent it. A stream that is read too slowly stops the sender, so memory stays bounded.
+hand our credentials to whoever sent it. A stream that is read too slowly stops the sender, and an answer that is larger
+than its reader expects is refused (before its first byte, where it says how long it is), so memory stays bounded.
 Sockets are set up to notice a peer that is gone without a word.
 """
 
@@ -17,8 +18,9 @@ from urllib.parse import unquote, urlsplit
 
 import httptools
 
+from .budget import ERROR_BYTES
 from .connection import Connection
-from .transport import Response, TransportError
+from .transport import Response, TooLarge, TransportError
 
 _KEEPALIVE_IDLE: Final = 15  # seconds until a quiet connection is probed,
 _KEEPALIVE_PROBES: Final = 3  # how often, before it counts as dead,
@@ -26,7 +28,11 @@ _UNACKNOWLEDGED_MS: Final = 30_000  # and how long sent data may stay unacknowle
 _POOL_IDLE: Final = 30.0  # below what servers and load balancers allow, so that they do not close under a request
 _HIGH_WATER: Final = 1024 * 1024  # unread bytes of a stream at which its sender has to wait
 _LONGEST_HEAD: Final = 256 * 1024
-_LARGEST_BODY: Final = 1024 * 1024 * 1024  # a list of some 300,000 Jobs; who sends more wants to fill our memory
+_MOST_HEADERS: Final = 256
+_MOST_INFORMATIONAL: Final = 16  # answers of 1xx before the answer proper
+_UNFRUITFUL: Final = 512 * 1024  # bytes that bring no piece of an answer: a header, or what frames a body, without end
+_SMALL: Final = 1024  # pieces of a body up to here are put together: thousands of one byte each cost forty times that
+_PUT_TOGETHER: Final = 64 * 1024
 
 
 class _Wire(asyncio.Protocol):
@@ -42,8 +48,9 @@ class _Wire(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._parser: httptools.HttpResponseParser | None = None
         self.headers: dict[str, str] = {}
-        self._head_size = 0
-        self._parts: list[bytes] = []
+        self._head_size = self._head_count = self._informational = self._unfruitful = 0
+        self._limit = 0
+        self._parts: list[bytes | bytearray] = []
         self._buffered = 0
         self._paused = False
         self._streaming = False
@@ -52,11 +59,12 @@ class _Wire(asyncio.Protocol):
         self._answer: asyncio.Future[None] | None = None  # the whole answer, or the head of a stream
         self._more: asyncio.Future[None] | None = None  # the next piece of a stream
 
-    async def exchange(self, head: bytes, body: bytes | None) -> Response:
+    async def exchange(self, head: bytes, body: bytes | None, limit: int) -> Response:
         """Send a request, and wait for its whole answer."""
+        self._limit = limit
         await self._send(head, body, streaming=False)
-        parts = self._parts
-        return Response(self.status, self.headers, parts[0] if len(parts) == 1 else b"".join(parts))
+        parts, self._parts = self._parts, []
+        return Response(self.status, self.headers, _joined(parts))
 
     async def open(self, head: bytes) -> None:
         """Send a request, and wait for the head of its answer."""
@@ -69,7 +77,7 @@ class _Wire(asyncio.Protocol):
                 if self._paused and self._transport is not None:
                     self._paused = False
                     self._transport.resume_reading()
-                yield parts[0] if len(parts) == 1 else b"".join(parts)
+                yield _joined(parts)
             elif self._complete:
                 return
             elif self._error is not None:
@@ -78,8 +86,13 @@ class _Wire(asyncio.Protocol):
                 self._more = self._loop.create_future()
                 await self._more
 
-    async def read(self) -> bytes:
-        return b"".join([chunk async for chunk in self.chunks()])
+    async def read(self, limit: int) -> bytes:
+        body = bytearray()
+        async for chunk in self.chunks():
+            body += chunk
+            if len(body) > limit:
+                raise TooLarge(limit)
+        return bytes(body)
 
     def abort(self) -> None:
         """Close without ceremony."""
@@ -91,7 +104,7 @@ class _Wire(asyncio.Protocol):
         assert self._transport is not None
         self._parser = httptools.HttpResponseParser(self)
         self.headers, self._parts = {}, []
-        self.status = self._buffered = self._head_size = 0
+        self.status = self._buffered = self._head_size = self._head_count = self._informational = self._unfruitful = 0
         self._complete = self.reusable = False
         self._streaming = streaming
         self._answer = self._loop.create_future()
@@ -108,11 +121,15 @@ class _Wire(asyncio.Protocol):
         if self._parser is None:  # nobody asked: whatever this is, it is not an answer
             self.abort()
             return
+        self._unfruitful += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
-            self._fail(f"the server does not answer in HTTP ({error})")
-            self.abort()
+            too_large = error.__context__ if isinstance(error.__context__, TooLarge) else None
+            self._refuse(too_large or _no_http(error))
+            return
+        if self._unfruitful > _UNFRUITFUL:
+            self._refuse(_no_http("headers without end"))
             return
         if self._streaming and self._parts:
             self._wake()
@@ -128,7 +145,8 @@ class _Wire(asyncio.Protocol):
         elif self._parser is not None:
             where = "in mid-stream" if self._streaming else "in mid-answer"
             why = _plain(error) if error is not None else "closed by the server"
-            self._fail(f"the connection broke {where if self.status else 'before an answer came'} ({why})")
+            broke = f"the connection broke {where if self.status else 'before an answer came'} ({why})"
+            self._fail(TransportError(broke, sent=True))
         if not self.closed.done():
             self.closed.set_result(None)
 
@@ -139,7 +157,8 @@ class _Wire(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._head_size += len(name) + len(value)
-        if self._head_size > _LONGEST_HEAD:
+        self._head_count += 1
+        if self._head_size > _LONGEST_HEAD or self._head_count > _MOST_HEADERS:
             raise ValueError("headers without end")
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         known = self.headers.get(key)
@@ -148,16 +167,35 @@ class _Wire(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         assert self._parser is not None
         status = self._parser.get_status_code()
+        self._unfruitful = 0
         if status >= 200:
             self.status = status
             if self._streaming:
                 self._answered()
+                return
+            if status >= 300:
+                self._limit = min(self._limit, ERROR_BYTES)
+            announced = self.headers.get("content-length", "")
+            if announced.isdigit() and (len(announced) > 15 or int(announced) > self._limit):
+                raise TooLarge(self._limit)
+        else:
+            self._informational += 1
+            if self._informational > _MOST_INFORMATIONAL:
+                raise ValueError("never comes to the answer proper")
 
     def on_body(self, body: bytes) -> None:
-        self._parts.append(body)
+        self._unfruitful = 0
         self._buffered += len(body)
-        if self._buffered > _LARGEST_BODY:
-            raise ValueError("an answer without end")
+        if not self._streaming and self._buffered > self._limit:
+            raise TooLarge(self._limit)
+        if len(body) > _SMALL:
+            self._parts.append(body)
+            return
+        last = self._parts[-1] if self._parts else None
+        if isinstance(last, bytearray) and len(last) < _PUT_TOGETHER:
+            last += body
+        else:
+            self._parts.append(bytearray(body))
 
     def on_message_complete(self) -> None:
         if not self.status:  # 1xx: the answer proper follows
@@ -168,9 +206,13 @@ class _Wire(asyncio.Protocol):
         self._answered()
         self._wake()
 
-    def _fail(self, message: str) -> None:
+    def _refuse(self, error: TransportError) -> None:
+        self._fail(error)
+        self.abort()
+
+    def _fail(self, error: TransportError) -> None:
         self._parser = None
-        self._error = TransportError(message, sent=True)
+        self._parts, self._error = [] if not self._streaming else self._parts, error
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(self._error)
         self._wake()
@@ -207,6 +249,7 @@ class Http1Transport:
         headers: Mapping[str, str],
         body: bytes | None,
         *,
+        limit: int,
         check: Callable[[], None] | None = None,
     ) -> Response:
         head = self._head(method, target, headers, body)
@@ -214,7 +257,7 @@ class Http1Transport:
         try:
             if check is not None:
                 check()  # not earlier: connecting takes time, in which what is checked may change
-            return await wire.exchange(head, body)
+            return await wire.exchange(head, body, limit)
         finally:
             self._give_back(wire)
 
@@ -303,6 +346,14 @@ class Http1Transport:
             transport.set_protocol(wire)
             wire.connection_made(transport)
         return wire
+
+
+def _no_http(why: object) -> TransportError:
+    return TransportError(f"the server does not answer in HTTP ({why})", sent=True)
+
+
+def _joined(parts: list[bytes | bytearray]) -> bytes:
+    return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)  # of bytes that is no copy
 
 
 def _ends_with_the_connection(headers: Mapping[str, str]) -> bool:

@@ -15,6 +15,7 @@ spoke, and own_writes.py tells whether a write of ours has arrived. Handlers run
 must not change the object; one that raises is logged and does not stop the others.
 
 The first list is streamed (`sendInitialEvents`) where the server can do that; where it cannot, it is an ordinary list.
+It has one deadline, however it comes. What is cached of a server that is not trusted has a limit (`budget`).
 """
 
 import asyncio
@@ -27,13 +28,14 @@ import structlog
 
 from . import metrics
 from .backoff import Backoff
+from .budget import CacheBudget
 from .client import Client
 from .errors import ApiError, BadAnswer, BadRequest, Gone, Invalid, TimedOut, Unreachable
 from .logs import debug
 from .resource import Object, Resource, key_of
 from .store import IndexFunction, Store
 from .supervise import Supervisor
-from .trimming import compact
+from .trimming import compact, weight
 from .watch import Trim, WatchEvent, watch_params
 
 _log = structlog.get_logger(__name__)
@@ -41,6 +43,7 @@ _log = structlog.get_logger(__name__)
 _WATCH_SECONDS: Final = 480.0  # the server is asked to end a watch after about this long, so that load spreads again
 _SILENCE: Final = 100.0  # servers send a bookmark every minute or so: a watch that is quiet for longer is dead
 _LISTING_SILENCE: Final = 15.0  # nor is there a pause in the middle of a streamed list
+_SLICE: Final = 200  # objects of a first list that are told between two turns of everybody else
 _SETTLED: Final = 1.0  # a watch that lived that long was a good one, even if nothing happened
 
 
@@ -83,6 +86,7 @@ class Informer:
         trim: Trim = compact,
         silence: float = _SILENCE,
         streaming: bool = True,
+        budget: CacheBudget | None = None,
     ) -> None:
         self.client = client
         self.resource = resource
@@ -102,6 +106,9 @@ class Informer:
         self._trim = trim
         self._silence = silence
         self._streaming = streaming
+        self._budget = budget
+        self._weights: dict[str, int] = {}  # of what is cached, where there is a budget
+        self._listing_ends = 0.0
         self._backoff = Backoff(initial=0.2, maximum=30.0)
         self._opened: float | None = None  # since when the current watch tells changes
         self._tasks: Supervisor | None = None
@@ -174,6 +181,9 @@ class Informer:
         finally:
             lag.set_function(lambda: -1.0)
             self._cached.dec(len(self._store))
+            if self._budget is not None:
+                self._budget.add(-len(self._weights), -sum(self._weights.values()))
+                self._weights.clear()
 
     async def _once(self) -> None:
         """One list if needed, and one watch to its end, whatever that end is."""
@@ -209,24 +219,40 @@ class Informer:
         if self.resource_version is None:
             if self._streaming and await self._streamed():
                 return
-            found = await self.client.list(
-                self.resource,
-                self._namespace,
-                label_selector=self._label_selector,
-                field_selector=self._field_selector,
-                timeout=max(60.0, self.client.timeout),
-            )
-            self._replace({key_of(item): self._trim(item) for item in found.items}, found.resource_version)
+            await self._listed()
         async with aclosing(self._batches()) as batches:
             async for batch in batches:
                 self._hear()
                 for event in batch:
                     self._apply(event)
 
+    async def _listed(self) -> None:
+        """An ordinary list, page by page."""
+        incoming = _Incoming(self._budget, self._weights)
+        pages = self.client.pages(
+            self.resource,
+            self._namespace,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            timeout=max(60.0, self.client.timeout),
+        )
+        version = ""
+        async with aclosing(pages):
+            async for page in pages:
+                if page.first:
+                    incoming.clear()
+                version = page.resource_version
+                for number, item in enumerate(page.items):
+                    if number % _SLICE == _SLICE - 1:
+                        await asyncio.sleep(0)
+                    incoming.put(self._trim(item))
+        await self._replace(incoming, version)
+
     async def _streamed(self) -> bool:
         """A list and a watch in one request, to its end. False when this server does not do that."""
-        incoming: dict[str, Object] = {}
+        incoming = _Incoming(self._budget, self._weights)
         answered = False
+        self._listing_ends = asyncio.get_running_loop().time() + self.client.limits.list_seconds
         try:
             async with aclosing(self._batches()) as batches:
                 async for batch in batches:
@@ -235,9 +261,10 @@ class Informer:
                         if self.resource_version is not None:
                             self._apply(event)
                         elif event.ends_initial_events:
-                            self._replace(incoming, event.object["metadata"]["resourceVersion"])
+                            await self._replace(incoming, event.object["metadata"]["resourceVersion"])
+                            incoming.clear()
                         else:
-                            _collect(incoming, event)
+                            incoming.collect(event)
                     if self.resource_version is not None:
                         self._hear()
         except (BadRequest, Invalid, TimedOut) as error:
@@ -259,9 +286,15 @@ class Informer:
         return self.client.watch_batches(
             self._path,
             params,
-            silence=lambda: self._silence if self.resource_version else _LISTING_SILENCE,
+            silence=self._patience,
             trim=self._trim,
         )
+
+    def _patience(self) -> float:
+        """How long the next event may take."""
+        if self.resource_version:
+            return self._silence
+        return max(0.0, min(_LISTING_SILENCE, self._listing_ends - asyncio.get_running_loop().time()))
 
     def _hear(self) -> None:
         self.heard = asyncio.get_running_loop().time()
@@ -289,20 +322,36 @@ class Informer:
                 if old is not None and not is_older(version, old["metadata"]["resourceVersion"]):
                     self._remove(key, obj)
             elif old is None or is_older(old["metadata"]["resourceVersion"], version):
+                self._weigh(key, obj)
                 self._put(key, old, obj)
 
-    def _replace(self, incoming: dict[str, Object], version: str) -> None:
-        """A whole list (trimmed), onto the cache: what is new, what changed, and what went away unseen."""
+    def _weigh(self, key: str, obj: Object) -> None:
+        """Whether it may be kept. Raises OverBudget."""
+        if self._budget is not None:
+            size, before = weight(obj), self._weights.get(key)
+            count, grown = (1, size) if before is None else (0, size - before)
+            self._budget.check(count, grown)
+            self._budget.add(count, grown)
+            self._weights[key] = size
+
+    async def _replace(self, incoming: "_Incoming", version: str) -> None:
+        """A whole list (trimmed), onto the cache: what is new, what changed, and what went away unseen.
+
+        The first one in slices: nobody relies on a cache before it has been filled. Any later one at once.
+        """
         metrics.RELISTS.labels(*self._labels).inc()
         initial = not self.has_synced
         self.resource_version = version  # before the handlers are told, who may ask how far we are
         objects = self._store.objects
-        for key in [key for key in objects if key not in incoming]:
+        for key in [key for key in objects if key not in incoming.objects]:
             self._remove(key, objects[key])
-        for key, obj in incoming.items():
+        incoming.take_over()
+        for number, (key, obj) in enumerate(incoming.objects.items(), start=1):
             old = objects.get(key)
             if old is None or old["metadata"]["resourceVersion"] != obj["metadata"]["resourceVersion"]:
                 self._put(key, old, obj, initial=initial)
+            if initial and number % _SLICE == 0:
+                await asyncio.sleep(0)
         self._synced.set()
 
     def _put(self, key: str, old: Object | None, obj: Object, *, initial: bool = False) -> None:
@@ -317,6 +366,8 @@ class Informer:
     def _remove(self, key: str, last: Object) -> None:
         self._cached.dec()
         self._store.remove(key)
+        if self._budget is not None and key in self._weights:
+            self._budget.add(-1, -self._weights.pop(key))
         self._tell(Change(last, None))
 
     def _tell(self, change: Change) -> None:
@@ -330,12 +381,46 @@ class Informer:
             self._log.exception("a handler failed", key=change.key)
 
 
-def _collect(incoming: dict[str, Object], event: WatchEvent) -> None:
-    """One event of a list that is being streamed."""
-    if event.type == "DELETED":
-        incoming.pop(key_of(event.object), None)
-    elif event.type != "BOOKMARK":
-        incoming[key_of(event.object)] = event.object
+class _Incoming:
+    """A list that is being received, which may not become larger than what it is to replace may be."""
+
+    def __init__(self, budget: CacheBudget | None, replaced: dict[str, int]) -> None:
+        self.objects: dict[str, Object] = {}
+        self._budget, self._replaced = budget, replaced
+        self._before = sum(replaced.values())
+        self._weights: dict[str, int] = {}
+        self._total = 0
+
+    def put(self, obj: Object) -> None:
+        """Raises OverBudget."""
+        key = key_of(obj)
+        self.objects[key] = obj
+        if self._budget is not None:
+            size = weight(obj)
+            self._total += size - self._weights.get(key, 0)
+            self._weights[key] = size
+            self._budget.check(len(self._weights) - len(self._replaced), self._total - self._before)
+
+    def collect(self, event: WatchEvent) -> None:
+        """One event of a list that is being streamed."""
+        if event.type == "DELETED":
+            key = key_of(event.object)
+            self.objects.pop(key, None)
+            self._total -= self._weights.pop(key, 0)
+        elif event.type != "BOOKMARK":
+            self.put(event.object)
+
+    def take_over(self) -> None:
+        """It is what is cached now."""
+        if self._budget is not None:
+            count, grown = len(self._weights) - len(self._replaced), self._total - sum(self._replaced.values())
+            self._budget.add(count, grown)
+            self._replaced.clear()
+            self._replaced.update(self._weights)
+
+    def clear(self) -> None:
+        """It begins anew, or has been taken over."""
+        self.objects, self._weights, self._total = {}, {}, 0
 
 
 def _forgotten(error: ApiError) -> bool:

@@ -4,7 +4,8 @@ Guarantees:
 - a key waits at most once, however often it is added; added while it is being worked on, it comes back afterwards;
 - no key is worked on by two workers at once;
 - a higher priority goes first (live changes before the flood at start-up), and within one priority first come, first
-  served;
+  served; with `group` (a tenant's namespace, say) the groups of one priority take turns, and a thousand keys of one of
+  them do not delay the first key of another;
 - a key that fails comes back after a growing, jittered wait; `forget` ends the growth.
 
 A key is anything hashable that says what to look at; text (`namespace/name`) unless said otherwise. Keys need no order.
@@ -18,11 +19,12 @@ import contextlib
 import heapq
 import random
 from collections import deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final, Generic
 
 from . import metrics
 from .backoff import ceiling
+from .turns import Turns
 
 if TYPE_CHECKING:  # defaults of type variables come with Python 3.13; checkers know them already
     from typing_extensions import TypeVar
@@ -46,18 +48,27 @@ class QueueClosed(Exception):  # noqa: N818 - not a fault
 class WorkQueue(Generic[K]):
     """Keys that want attention. Made and used on one event loop."""
 
-    def __init__(self, name: str, *, backoff_initial: float = 0.05, backoff_maximum: float = 300.0) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        group: Callable[[K], Hashable] | None = None,
+        backoff_initial: float = 0.05,
+        backoff_maximum: float = 300.0,
+    ) -> None:
+        """`group` is asked when a key is added; without it all keys are in one line."""
         self.name = name
+        self._group = group
         self._backoff = (backoff_initial, backoff_maximum)
         self._jitter = random.Random()  # noqa: S311 - not a secret
-        self._heap: list[tuple[int, int, K]] = []  # (-priority, order, key); stale ones are skipped
-        self._waiting: dict[K, tuple[int, int, float]] = {}  # key: (priority, order, since)
+        self._lines: dict[int, Turns[K, float]] = {}  # by priority, none of them empty; each key: since
+        self._waiting: dict[K, tuple[int, Hashable]] = {}  # key: (priority, group)
         self._running: dict[K, float] = {}  # key: since
         self._again: dict[K, int] = {}  # added while running: priority
         self._later: list[tuple[float, int, K, int]] = []  # (when, order, key, priority); stale ones are skipped
         self._due: dict[K, float] = {}  # key: the earliest moment in _later
         self._failures: dict[K, int] = {}
-        self._order = 0  # none comes twice in a heap, so that keys are never compared
+        self._order = 0  # none comes twice in the heap, so that keys are never compared
         self._timer: asyncio.Handle | None = None  # set for `_alarm`
         self._alarm = 0.0
         self._getters: deque[asyncio.Future[None]] = deque()
@@ -76,6 +87,11 @@ class WorkQueue(Generic[K]):
     def __len__(self) -> int:
         return len(self._waiting)
 
+    @property
+    def unfinished(self) -> int:
+        """Keys that wait or are being worked on; those that come back later are not counted."""
+        return len(self._waiting) + len(self._running)
+
     def add(self, key: K, *, priority: int = LIVE) -> None:
         """This key wants attention now. If it waits already, it moves up to the higher of the two priorities."""
         if self._closed:
@@ -86,13 +102,14 @@ class WorkQueue(Generic[K]):
         waiting = self._waiting.get(key)
         if waiting is not None and waiting[0] >= priority:
             return
-        self._order += 1
         if waiting is None:
             self._adds.inc()
             self._depth.inc()
-        since = waiting[2] if waiting is not None else asyncio.get_running_loop().time()
-        self._waiting[key] = (priority, self._order, since)
-        heapq.heappush(self._heap, (-priority, self._order, key))
+            since, group = asyncio.get_running_loop().time(), self._group(key) if self._group is not None else None
+        else:
+            since, group = self._leave(key), waiting[1]
+        self._waiting[key] = (priority, group)
+        self._lines.setdefault(priority, Turns()).put(group, key, since)
         self._idle.clear()
         if waiting is None:
             self._wake()
@@ -145,17 +162,17 @@ class WorkQueue(Generic[K]):
                     with contextlib.suppress(ValueError):  # skipped by a call that came in between
                         self._getters.remove(getter)
                 raise
-        while True:
-            _, order, key = heapq.heappop(self._heap)
-            waiting = self._waiting.get(key)
-            if waiting is not None and waiting[1] == order:
-                break
+        highest = max(self._lines)  # there are two or three
+        line = self._lines[highest]
+        key, since = line.pop()
+        if not line:
+            del self._lines[highest]
         del self._waiting[key]
         self._loop = asyncio.get_running_loop()
         now = self._loop.time()
         self._running[key] = now
         self._depth.dec()
-        self._waits.observe(now - waiting[2])
+        self._waits.observe(now - since)
         return key
 
     def done(self, key: K) -> None:
@@ -184,13 +201,24 @@ class WorkQueue(Generic[K]):
         if not drain:
             self._depth.dec(len(self._waiting))
             self._waiting.clear()
-            self._heap.clear()
+            self._lines.clear()
             if not self._running:
                 self._idle.set()
         for getter in self._getters:
             if not getter.done():
                 getter.set_result(None)
         self._getters.clear()
+
+    def _leave(self, key: K) -> float:
+        """Out of the line that it is in. Since when it waits."""
+        priority, group = self._waiting[key]
+        line = self._lines[priority]
+        since = line.get(group, key)
+        assert since is not None
+        line.remove(group, key)
+        if not line:
+            del self._lines[priority]
+        return since
 
     def _wake(self) -> None:
         while self._getters:

@@ -32,8 +32,8 @@ class Stream(Protocol):
     def chunks(self) -> AsyncIterator[bytes]:
         """The body, in pieces of whatever size the network gave."""
 
-    async def read(self) -> bytes:
-        """The rest of the body at once."""
+    async def read(self, limit: int) -> bytes:
+        """The rest of the body at once. Raises TooLarge."""
 
 
 class TransportError(Exception):
@@ -42,6 +42,14 @@ class TransportError(Exception):
     def __init__(self, message: str, *, sent: bool) -> None:
         super().__init__(message)
         self.sent = sent
+
+
+class TooLarge(TransportError):  # noqa: N818 - reads better where it is caught
+    """The answer is, or says that it will be, larger than it may be. It was not read any further."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"an answer of more than {limit} bytes", sent=True)
+        self.limit = limit
 
 
 class Transport(Protocol):
@@ -54,9 +62,13 @@ class Transport(Protocol):
         headers: Mapping[str, str],
         body: bytes | None,
         *,
+        limit: int,
         check: Callable[[], None] | None = None,
     ) -> Response:
-        """Send, and read the whole answer. `check` is called when the connection is there, right before sending."""
+        """Send, and read the whole answer, which may have `limit` bytes (else TooLarge).
+
+        `check` is called when the connection is there, right before sending.
+        """
 
     def stream(self, method: str, target: str, headers: Mapping[str, str]) -> AbstractAsyncContextManager[Stream]:
         """Send, and hand the answer over as soon as its headers are there."""

@@ -13,6 +13,8 @@ _LONGEST: Final = 64
 _MOST: Final = 50_000
 _NEVER_TWICE: Final = frozenset({"uid", "resourceVersion"})
 
+_MAPPING, _ENTRY, _LIST, _POINTER, _TEXT, _NUMBER = 64, 48, 56, 8, 56, 32
+
 _strings: dict[str, str] = {}
 
 
@@ -54,3 +56,15 @@ def _share_in_list(values: list[Any]) -> None:
             _share_in_mapping(value)
         elif kind is list:
             _share_in_list(value)
+
+
+def weight(value: Any) -> int:
+    """About how many bytes of memory this takes, counted generously: shared strings count each time."""
+    kind = type(value)
+    if kind is str:
+        return _TEXT + len(value)
+    if kind is dict:
+        return sum([_ENTRY + len(key) + weight(each) for key, each in value.items()], start=_MAPPING)
+    if kind is list:
+        return sum([_POINTER + weight(each) for each in value], start=_LIST)
+    return _NUMBER

@@ -3,8 +3,11 @@
 Each event is parsed once. What is not an event is an error: a Status from the server (typed, 410 included), or
 garbage. A stream that ends in the middle of a line lost that event; the reader resumes from the last resourceVersion
 that it saw whole, so nothing is missed.
+
+Whatever comes at once is taken in slices, between which everybody else has a turn.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Final, NamedTuple
 
@@ -13,7 +16,10 @@ import orjson
 from .errors import BadAnswer, error_from_status
 from .resource import Object
 
-_LONGEST_LINE: Final = 64 * 1024 * 1024  # far above etcd's limit for an object: whatever sends more is no API server
+_SLICE: Final = 64  # events between two turns of everybody else
+_LONGEST_VERSION: Final = 64
+_LONGEST_NAME: Final = 253
+_TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
 
 INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
@@ -35,8 +41,8 @@ class WatchEvent(NamedTuple):
         """The bookmark that says: that was everything, changes follow."""
         if self.type != "BOOKMARK":
             return False
-        annotations = self.object["metadata"].get("annotations") or {}
-        return annotations.get(INITIAL_EVENTS_END) == "true"
+        annotations = self.object["metadata"].get("annotations")
+        return isinstance(annotations, dict) and annotations.get(INITIAL_EVENTS_END) == "true"
 
 
 def watch_params(
@@ -62,30 +68,37 @@ def watch_params(
 
 
 async def decode(
-    chunks: AsyncIterator[bytes], cluster: str, trim: Trim | None = None
+    chunks: AsyncIterator[bytes],
+    cluster: str,
+    trim: Trim | None = None,
+    *,
+    longest: int = 64 * 1024 * 1024,
+    too_long: Callable[[str], Exception] | None = None,
 ) -> AsyncIterator[list[WatchEvent]]:
     """The events of each chunk, as soon as they are whole.
 
     `trim` is applied to each object as soon as it is parsed: what it drops is still in the processor's cache, and the
-    next object can use its memory.
+    next object can use its memory. An event of more than `longest` bytes raises what `too_long` makes of it.
     """
-    pending: list[bytes] = []
-    length = 0
+    pending = bytearray()
     async for chunk in chunks:
         head, newline, tail = chunk.rpartition(b"\n")
+        if len(pending) + (chunk.index(b"\n") if newline else len(chunk)) > longest:
+            message = f"a watch sent an event of more than {longest} bytes"
+            raise too_long(message) if too_long is not None else BadAnswer(message, cluster=cluster)
         if not newline:
-            pending.append(tail)
-            length += len(tail)
-            if length > _LONGEST_LINE:
-                raise BadAnswer("a watch event of more than 64 MiB", cluster=cluster)
+            pending += tail
             continue
-        lines = b"".join((*pending, head)).split(b"\n") if pending else head.split(b"\n")
-        pending, length = ([tail], len(tail)) if tail else ([], 0)
-        events, error = _parse(lines, cluster, trim)
-        if events:
-            yield events
-        if error is not None:
-            raise error
+        lines = (bytes(pending) + head).split(b"\n") if pending else head.split(b"\n")
+        pending = bytearray(tail)
+        for start in range(0, len(lines), _SLICE):
+            if start:
+                await asyncio.sleep(0)
+            events, error = _parse(lines[start : start + _SLICE], cluster, trim)
+            if events:
+                yield events
+            if error is not None:
+                raise error
 
 
 def _parse(lines: list[bytes], cluster: str, trim: Trim | None) -> tuple[list[WatchEvent], Exception | None]:
@@ -99,22 +112,42 @@ def _parse(lines: list[bytes], cluster: str, trim: Trim | None) -> tuple[list[Wa
             kind, obj = event["type"], event["object"]
             if kind == "ERROR":
                 return events, error_from_status(obj, cluster=cluster)
-            whole = is_object(obj) or kind == "BOOKMARK"
+            whole = kind in _TYPES and (is_object(obj) if kind != "BOOKMARK" else _is_bookmark(obj))
         except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
             whole = False
+        if whole and trim is not None and kind != "BOOKMARK":
+            try:
+                obj = trim(obj)
+            except RecursionError:  # nested without need
+                whole = False
         if not whole:
             text = line[:100].decode("utf-8", "replace")
             return events, BadAnswer(f"a watch sent something that is not an event: {text!r}", cluster=cluster)
-        events.append(WatchEvent(kind, obj if trim is None or kind == "BOOKMARK" else trim(obj)))
+        events.append(WatchEvent(kind, obj))
     return events, None
 
 
 def is_object(value: object) -> bool:
     """What a cache relies on; a server may be broken, or hostile."""
     metadata = value.get("metadata") if isinstance(value, dict) else None
+    return isinstance(metadata, dict) and _is_named(metadata) and _is_version(metadata.get("resourceVersion"))
+
+
+def _is_named(metadata: Mapping[str, object]) -> bool:
+    name, namespace = metadata.get("name"), metadata.get("namespace", "")
     return (
-        isinstance(metadata, dict)
-        and isinstance(metadata.get("name"), str)
-        and isinstance(metadata.get("namespace", ""), str)
-        and isinstance(metadata.get("resourceVersion"), str)
+        isinstance(name, str)
+        and isinstance(namespace, str)
+        and 0 < len(name) <= _LONGEST_NAME
+        and len(namespace) <= _LONGEST_NAME
     )
+
+
+def _is_version(value: object) -> bool:
+    """Decimal numbers, in every API server (KEP-5504); here only what would be a burden is refused."""
+    return isinstance(value, str) and len(value) <= _LONGEST_VERSION
+
+
+def _is_bookmark(value: object) -> bool:
+    metadata = value.get("metadata") if isinstance(value, dict) else None
+    return isinstance(metadata, dict) and _is_version(metadata.get("resourceVersion"))

@@ -20,7 +20,7 @@ def worker_cluster_status(view: WorkerClusterView, before: Json, now: float, *, 
     if state is None:
         return before
     status: Json = {
-        **before,
+        **{key: value for key, value in before.items() if key != "misbehaviour"},
         "observedGeneration": view.generation,
         "conditions": merged_conditions(
             before.get("conditions") or [],
@@ -34,6 +34,10 @@ def worker_cluster_status(view: WorkerClusterView, before: Json, now: float, *, 
     }
     if state.version:
         status["version"] = state.version
+    if state.identity:
+        status["identity"] = state.identity
+    if state.misbehaviour is not None:
+        status["misbehaviour"] = state.misbehaviour.written()
     if view.capacity is not None:
         status["capacity"] = _quantities(view.capacity)
     return status | _contact(state, before, contact_seconds)

@@ -1,8 +1,8 @@
 """What can be decided about one object. An action names all that its execution needs; carrying it out decides nothing.
 
-on the management cluster   Unassign, PatchStatus, Tell, RejectStatus
+on the management cluster   Unassign, Reserve, PatchStatus, Tell, RejectStatus
 on a worker                 CreateCopy, DeleteCopy, SyncCopy
-for the scheduler           Enqueue
+for the scheduler           Enqueue, Grow
 for later                   Requeue
 """
 
@@ -11,6 +11,7 @@ from typing import Literal
 
 from multimirror.batch import Json
 from multimirror.kinds.kind import Rejection
+from multimirror.kinds.reserved import Reserved
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,20 @@ class Enqueue:
     """The object needs a worker. `avoid`: workers that refused it, and why."""
 
     avoid: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Grow:
+    """The object has a worker, and needs room there for more pods. `to`: all that it would have reserved."""
+
+    to: Reserved
+
+
+@dataclass(frozen=True, slots=True)
+class Reserve:
+    """Write down that this is reserved for the object: no less than what its copy has."""
+
+    reserved: Reserved
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,4 +110,4 @@ class Requeue:
 
 
 WorkerAction = CreateCopy | DeleteCopy | SyncCopy
-Action = Enqueue | Unassign | PatchStatus | RejectStatus | Tell | WorkerAction | Requeue
+Action = Enqueue | Grow | Reserve | Unassign | PatchStatus | RejectStatus | Tell | WorkerAction | Requeue

@@ -12,7 +12,7 @@ from multimirror.kube import Change, Client, Informer
 from multimirror.kube.resources import NAMESPACES, SECRETS
 from multimirror.options import DispatcherOptions
 from multimirror.reconcile.originals import Originals
-from multimirror.workers import trim_namespace
+from multimirror.workers import trim_namespace, trim_secret
 
 _log = structlog.get_logger(__name__)
 
@@ -24,7 +24,7 @@ class ManagementCache:
         self.namespaces = Informer(client, NAMESPACES, trim=trim_namespace)
         self.queues = Informer(client, MIRROR_QUEUES)
         self.clusters = Informer(client, WORKER_CLUSTERS)
-        self.secrets = Informer(client, SECRETS, options.namespace)
+        self.secrets = Informer(client, SECRETS, options.namespace, trim=trim_secret)
         self.originals = Originals(client, kinds, options.managed_by, self.namespaces)
         self.queue_specs: dict[str, MirrorQueueSpec] = {}
         """The queues that can be read, by name."""

@@ -5,6 +5,7 @@
     run by somebody else    -> it is taken from its worker, suspended, and not placed
     not assigned            -> copies of earlier attempts go first, then it shows that it waits, then it is placed
     assigned                -> one copy on that worker: made, kept in step, mirrored; lost or vanished: another attempt
+                               (how large it may be, and what is counted for it: see counting.py)
 
 The order of the rules is the proof of the invariants: nothing is placed while a copy of it can still be seen (I1), a
 finished object keeps no copy that could start a pod (I2), only copies that carry our origin come in here at all (I5),
@@ -33,6 +34,7 @@ from multimirror.reconcile.actions import (
     Tell,
     Unassign,
 )
+from multimirror.reconcile.counting import another_template, reservation, template_changed
 from multimirror.reconcile.state import ObservedState
 from multimirror.workers.state import Contact
 
@@ -109,10 +111,14 @@ def _assigned(obj: Json, state: ObservedState, cluster: str, copy: Copy | None) 
     finished = kind.outcome(copy.object).finished
     if kind.fence_expired(obj, status):
         return _fence_expired(obj, state, cluster) if finished else []  # its end will be observed
-    actions: list[Action] = []
-    if not copy.terminating and not finished:
-        actions += _in_step(obj, state, copy, contact)
-    return actions + _mirrored(obj, state, status, cluster)
+    mirrored = _mirrored(obj, state, status, cluster)
+    if copy.terminating or finished:
+        return mirrored
+    if template_changed(kind, obj) and not kind.outcome(obj).ending:
+        return mirrored or another_template(kind, obj, copy)
+    # One write to the original at a time: what is reserved is written down when its status is.
+    counted = reservation(kind, obj, copy, may_write=not mirrored)
+    return _in_step(obj, state, copy, contact) + counted + mirrored
 
 
 def _in_step(obj: Json, state: ObservedState, copy: Copy, contact: Contact) -> list[Action]:
@@ -162,6 +168,8 @@ def _without_copy(obj: Json, state: ObservedState, cluster: str) -> list[Action]
             f"worker {cluster} takes no {kind.resource.kind}s from namespace {obj['metadata']['namespace']} any more"
         )
         return [Unassign("Refused", f"{message}, or into another namespace of its own")]
+    if template_changed(kind, obj):
+        return another_template(kind, obj, None)
     if fence_of(obj) is not None and not state.contact.recorded:
         return []  # that it is will be observed
     return [CreateCopy(cluster, state.namespace, attempt_of(obj))]

@@ -12,8 +12,15 @@ from typing import Final
 
 import structlog
 
-from multimirror.api import CLUSTER_ANNOTATION, CLUSTER_NAMESPACE_ANNOTATION, ORIGIN_LABEL
-from multimirror.api.placement import Copy, cluster_of, origin_uid
+from multimirror.api import (
+    ADMITTED_QUEUE_ANNOTATION,
+    CLUSTER_ANNOTATION,
+    CLUSTER_NAMESPACE_ANNOTATION,
+    COPY_UID_ANNOTATION,
+    ORIGIN_LABEL,
+    RESERVED_ANNOTATION,
+)
+from multimirror.api.placement import Copy, admitted_queue_of, cluster_of, origin_uid
 from multimirror.batch import Json
 from multimirror.kinds import CopyOptions, Kind, Ref, ref_of
 from multimirror.kube import Client, RequeueAfter, key_of
@@ -25,6 +32,7 @@ from multimirror.reconcile.actions import (
     DeleteCopy,
     PatchStatus,
     RejectStatus,
+    Reserve,
     SyncCopy,
     Unassign,
     WorkerAction,
@@ -33,12 +41,22 @@ from multimirror.reconcile.memory import Memory
 from multimirror.reconcile.metrics import DispatchTimer
 from multimirror.reconcile.originals import Originals
 from multimirror.reconcile.state import ObservedState
+from multimirror.reconcile.wholes import WholeOriginals
 from multimirror.scheduling.announcements import Announcements
 from multimirror.workers import Session, Worker
 
 _log = structlog.get_logger(__name__)
 _SOON: Final = RequeueAfter(0.05)
 _LATER: Final = RequeueAfter(2.0)
+_TAKEN_AWAY: Final = dict.fromkeys(
+    (
+        CLUSTER_ANNOTATION,
+        CLUSTER_NAMESPACE_ANNOTATION,
+        ADMITTED_QUEUE_ANNOTATION,
+        RESERVED_ANNOTATION,
+        COPY_UID_ANNOTATION,
+    )
+)
 _ASK_AGAIN_SECONDS: Final = 300.0
 """For a status that breaks a rule: mostly it always will, unless it is the rule of a policy that is put right."""
 
@@ -86,8 +104,7 @@ class ManagementExecutor:
     async def unassign(self, kind: Kind, obj: Json, action: Unassign) -> RequeueAfter | None:
         """Suspend it and take its worker away."""
         metadata, worker = obj["metadata"], cluster_of(obj) or ""
-        away = {CLUSTER_ANNOTATION: None, CLUSTER_NAMESPACE_ANNOTATION: None}
-        body = {"metadata": {**_exactly(obj), "annotations": away}, **kind.suspension(suspend=True)}
+        body = {"metadata": {**_exactly(obj), "annotations": _TAKEN_AWAY}, **kind.suspension(suspend=True)}
         answer = await self._client.patch(kind.resource, metadata["name"], body, metadata["namespace"])
         ref = ref_of(kind, obj)
         self._originals.writes(ref).wrote(answer)
@@ -95,6 +112,17 @@ class ManagementExecutor:
         self._announcements.tell(kind, obj, action.reason, action.message)
         _log.info("unassigned", ref=str(ref), object=key_of(obj), cluster=worker, reason=action.reason)
         return None
+
+    async def reserve(self, kind: Kind, obj: Json, action: Reserve) -> None:
+        """Write down what is counted for it, and in which queue."""
+        metadata = obj["metadata"]
+        queue = admitted_queue_of(obj) or self._originals.queue_of(obj)
+        written = {RESERVED_ANNOTATION: str(action.reserved), ADMITTED_QUEUE_ANNOTATION: queue}
+        body = {"metadata": {**_exactly(obj), "annotations": written}}
+        answer = await self._client.patch(kind.resource, metadata["name"], body, metadata["namespace"])
+        ref = ref_of(kind, obj)
+        self._originals.writes(ref).wrote(answer)
+        _log.info("reserved", ref=str(ref), object=key_of(obj), pods=sum(action.reserved.counts.values()))
 
     def reject_status(self, kind: Kind, obj: Json, action: RejectStatus) -> None:
         """What the worker says breaks the rules: say so, once."""
@@ -115,6 +143,7 @@ class WorkerContext:
     memory: Memory
     originals: Originals
     announcements: Announcements
+    wholes: WholeOriginals
     timer: DispatchTimer
     refusal_seconds: float
     clock: Callable[[], float]
@@ -142,8 +171,11 @@ class WorkerExecutor:
         if not writes.settled(f"{namespace}/{name}"):
             await writes.seen(f"{namespace}/{name}")
             return RequeueAfter(0.01)  # what is to be done is another question now
+        whole = await self._context.wholes.take(kind, obj)
+        if whole is None:
+            return _SOON  # it is another one than was decided on, as our cache will show
         options = CopyOptions(origin=self._context.origin, attempt=action.attempt, name=name, namespace=namespace)
-        copy = kind.make_copy(obj, options)
+        copy = kind.make_copy(whole, options)
         try:
             answer = await self._session.writer.create(kind.resource, copy, namespace)
         except AlreadyExists:

@@ -4,7 +4,8 @@ Everything that happens to an object or to one of its copies puts its Ref on the
 asked; what concerns the management cluster is done at once, what concerns a worker goes on that worker's own lane,
 where the question is asked again. So a worker that hangs holds up its own lane and nothing else (I8), and no decision
 is older than the caches at the time of the write. A lane waits until the caches have seen its own last write to that
-object, so that nothing is done twice. While an object waits in a lane its news pile up and are told as one.
+object, so that nothing is done twice. While an object waits in a lane its news pile up and are told as one. In every
+lane namespaces take turns: what one tenant's thousand Jobs need done does not delay another tenant's first.
 """
 
 import asyncio
@@ -25,9 +26,11 @@ from multimirror.reconcile.actions import (
     CreateCopy,
     DeleteCopy,
     Enqueue,
+    Grow,
     PatchStatus,
     RejectStatus,
     Requeue,
+    Reserve,
     SyncCopy,
     Tell,
     Unassign,
@@ -126,7 +129,9 @@ class Lanes:
         async def reconcile(ref: Ref) -> RequeueAfter | None:
             return await self._on_worker(worker, ref)
 
-        lane = Controller[Ref](f"worker {worker}", reconcile, concurrency=self._worker_concurrency)
+        name = f"worker {worker}"
+        queue = WorkQueue[Ref](name, group=self._observer.tenant)
+        lane = Controller[Ref](name, reconcile, queue=queue, concurrency=self._worker_concurrency)
         self._lanes[worker] = lane
         task = self._tasks.start(f"lane of {worker}", lane.run(), may_return=True)
         self._running.add(task)
@@ -204,6 +209,8 @@ class Lanes:
                 return await self._executor.patch_status(kind, obj, action)
             case Unassign():
                 return await self._executor.unassign(kind, obj, action)
+            case Reserve():
+                await self._executor.reserve(kind, obj, action)
             case RejectStatus():
                 self._executor.reject_status(kind, obj, action)
             case Tell():
@@ -213,8 +220,12 @@ class Lanes:
         return None
 
     def _offer_or_withdraw(self, ref: Ref, actions: list[Action]) -> None:
-        enqueue = next((action for action in actions if isinstance(action, Enqueue)), None)
-        candidate = self._observer.candidate(ref, dict(enqueue.avoid)) if enqueue is not None else None
+        candidate = None
+        for action in actions:
+            if isinstance(action, Enqueue):
+                candidate = self._observer.candidate(ref, dict(action.avoid))
+            elif isinstance(action, Grow):
+                candidate = self._observer.growth(ref, action.to)
         if candidate is None:
             self._scheduler.withdraw(ref)
         else:

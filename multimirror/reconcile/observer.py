@@ -3,14 +3,23 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from multimirror.api.placement import Copy, attempt_of, cluster_namespace_of, cluster_of, origin_uid
+from multimirror.api.limits import MAX_JOB_BYTES, too_large
+from multimirror.api.placement import (
+    Copy,
+    admitted_queue_of,
+    attempt_of,
+    cluster_namespace_of,
+    cluster_of,
+    origin_uid,
+)
 from multimirror.batch import Json
 from multimirror.kinds import Kind, Ref
 from multimirror.kinds.pod_sets import total
+from multimirror.kinds.reserved import Reserved, reserved_of
 from multimirror.reconcile.cache import ManagementCache
 from multimirror.reconcile.memory import Memory
 from multimirror.reconcile.state import ObservedState, policy_of
-from multimirror.scheduling.candidates import Candidate, WorkerSnapshot, candidate
+from multimirror.scheduling.candidates import Candidate, Growth, WorkerSnapshot, candidate
 from multimirror.workers import Contact, Workers
 
 
@@ -18,8 +27,15 @@ class Observer:
     """Answers what is known around an object, and what workers look like to the scheduler."""
 
     def __init__(
-        self, management: ManagementCache, workers: Workers, memory: Memory, clock: Callable[[], float]
+        self,
+        management: ManagementCache,
+        workers: Workers,
+        memory: Memory,
+        clock: Callable[[], float],
+        *,
+        max_job_bytes: int = MAX_JOB_BYTES,
     ) -> None:
+        self._max_job_bytes = max_job_bytes
         self._management, self._workers, self._memory, self._clock = management, workers, memory, clock
         self._holders: dict[Ref, set[str]] = {}  # the workers that have shown a copy of it
 
@@ -63,6 +79,13 @@ class Observer:
             now=now,
         )
 
+    def tenant(self, ref: Ref) -> str:
+        """Whose turn it is when this object's is: its namespace, or that of what it has left behind."""
+        obj = self._management.originals.get(ref)
+        if obj is not None:
+            return str(obj["metadata"]["namespace"])
+        return next((copy.namespace for copy in self._copies(ref)), "")
+
     def namespace_there(self, obj: Json) -> str | None:
         """Where on its worker the copy of an assigned object belongs; see ObservedState.namespace."""
         cluster = cluster_of(obj)
@@ -83,6 +106,9 @@ class Observer:
         kind = originals.kind(ref)
         requests = total(kind.pod_sets(obj))
         found = candidate(ref, obj, queue=queue, requests=requests, avoid=avoid)
+        problem = kind.problem_of(obj) or too_large(kind.resource.kind, kind.size_of(obj), self._max_job_bytes)
+        if problem:
+            return replace(found, problem=problem)
         spec = self._management.queue_specs.get(queue)
         namespace = self._management.namespaces.get(obj["metadata"]["namespace"])
         if spec is not None and not spec.admits((namespace or {}).get("metadata", {}).get("labels")):
@@ -91,6 +117,17 @@ class Observer:
             name = kind.resource.kind
             return replace(found, problem=f"queue {queue} has a fence, and a {name} that is cut off cannot end itself")
         return found
+
+    def growth(self, ref: Ref, to: Reserved) -> Candidate | None:
+        """An object that has a worker, as one that wants more of it; None where it is gone, or has none any more."""
+        originals = self._management.originals
+        obj = originals.get(ref)
+        worker, before = (cluster_of(obj), reserved_of(obj)) if obj is not None else (None, None)
+        if obj is None or worker is None or before is None:
+            return None
+        growth = Growth.of(worker, before, to)
+        queue = admitted_queue_of(obj) or originals.queue_of(obj)
+        return candidate(ref, obj, queue=queue, requests=growth.requests, growth=growth)
 
     def worker_snapshots(self) -> Mapping[str, WorkerSnapshot]:
         """The workers, as the scheduler sees them."""

@@ -19,7 +19,7 @@ from multimirror.scheduling.plan import PlacementDecision
 _log = structlog.get_logger(__name__)
 _PAGE: Final = 1000
 _TIMEOUT_SECONDS: Final = 5.0
-_WARNINGS: Final = frozenset({"NeverFits", "Invalid", "QueueMissing"})
+_WARNINGS: Final = frozenset({"NeverFits", "Invalid", "QueueMissing", "GrowthNeverFits"})
 """Reasons for waiting that somebody has to do something about."""
 EventType = Literal["Normal", "Warning"]
 
@@ -31,10 +31,9 @@ class Announcements:
         self._events, self._kinds = events, kinds
         self._told: dict[Ref, str] = {}
 
-    @property
-    def room(self) -> int:
-        """How many more events can be taken right now."""
-        return self._events.room
+    def room(self, namespace: str) -> int:
+        """How many more events about objects of a namespace can be taken right now."""
+        return self._events.room(namespace)
 
     def forget(self, ref: Ref) -> None:
         self._told.pop(ref, None)

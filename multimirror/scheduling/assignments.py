@@ -8,27 +8,34 @@ An assignment is written with the resourceVersion that it was decided on: whoeve
 Then, or when the cache shows a newer object before it is written, it is dropped, what it reserved is given back, and
 the object is looked at again. A write whose fate is unknown stays until the cache tells which of the two it was.
 After a restart everything is rebuilt from the cache: nothing here is a record.
+
+What an object has reserved is what was written down with its assignment (kinds/reserved.py), in the queue that admitted
+it: whatever it says of itself, or of its queue, since. Growth goes the same way as an assignment: decided, written,
+observed. It counts from the decision on; the object may change in other ways meanwhile.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
 
 from multimirror.api import (
+    ADMITTED_QUEUE_ANNOTATION,
     ATTEMPT_ANNOTATION,
     CLUSTER_ANNOTATION,
     CLUSTER_NAMESPACE_ANNOTATION,
     FENCE_ANNOTATION,
     HOLD_ANNOTATION,
+    RESERVED_ANNOTATION,
 )
-from multimirror.api.placement import attempt_of, cluster_of
+from multimirror.api.placement import admitted_queue_of, attempt_of, cluster_of
 from multimirror.batch import Json
 from multimirror.kinds import Kinds, Ref
 from multimirror.kinds.pod_sets import total
+from multimirror.kinds.reserved import Reserved, reserved_of
 from multimirror.kube.informer import is_older
-from multimirror.scheduling.candidates import Candidate
+from multimirror.scheduling.candidates import Candidate, Growth
 from multimirror.scheduling.plan import PlacementDecision
 from multimirror.scheduling.usage import Reservation, UsageCache
 
@@ -51,13 +58,15 @@ class Assignment:
     def reservation(self) -> Reservation:
         return Reservation(self.candidate.queue, self.candidate.namespace, self.worker, self.candidate.requests)
 
-    def patch(self, suspension: Json) -> Json:
+    def patch(self, suspension: Json, reserved: Reserved) -> Json:
         """The merge patch that writes it down, for exactly the object that was decided on."""
         annotations = {
             CLUSTER_ANNOTATION: self.worker,
             CLUSTER_NAMESPACE_ANNOTATION: self.namespace,
             ATTEMPT_ANNOTATION: str(self.attempt),
             FENCE_ANNOTATION: str(self.fence) if self.fence is not None else None,
+            ADMITTED_QUEUE_ANNOTATION: self.candidate.queue,
+            RESERVED_ANNOTATION: str(reserved),
             HOLD_ANNOTATION: None,
         }
         metadata = {
@@ -66,6 +75,25 @@ class Assignment:
             "annotations": annotations,
         }
         return {"metadata": metadata, **suspension}
+
+
+@dataclass(slots=True)
+class _Growing:
+    """Growth that was decided, and is not observed yet."""
+
+    candidate: Candidate
+    growth: Growth
+    attempt: int
+    written: str | None = None
+    """The resourceVersion that the object has since."""
+
+    def is_pending(self, obj: Json) -> bool:
+        """Whether an object that the cache shows does not have it yet, and may still get it."""
+        if cluster_of(obj) != self.growth.worker or attempt_of(obj) != self.attempt:
+            return False
+        return reserved_of(obj) == self.growth.before and (
+            self.written is None or is_older(obj["metadata"]["resourceVersion"], self.written)
+        )
 
 
 class Assignments:
@@ -77,6 +105,7 @@ class Assignments:
         self._kinds, self._queue_of, self._again = kinds, queue_of, again
         self._pending: dict[Ref, Assignment] = {}
         self._written: dict[Ref, str] = {}  # the resourceVersion that it has since
+        self._growing: dict[Ref, _Growing] = {}
 
     def get(self, ref: Ref) -> Assignment | None:
         """The one that is on its way."""
@@ -100,8 +129,51 @@ class Assignments:
             self.usage.put(ref, self._reservation(ref, obj))
             self._again(ref)
 
+    def is_settled(self, ref: Ref) -> bool:
+        """Nothing about it is on its way."""
+        return ref not in self._pending and ref not in self._growing
+
+    # --- growth
+
+    def growing(self, ref: Ref) -> Candidate | None:
+        """The one whose growth is on its way."""
+        growing = self._growing.get(ref)
+        return growing.candidate if growing is not None else None
+
+    def grow(self, candidate: Candidate, obj: Json) -> bool:
+        """Reserve what it will have. Whether the object still is what it was decided on."""
+        growth, ref = candidate.growth, candidate.ref
+        before = self.usage.get(ref)
+        if growth is None or before is None:
+            return False
+        growing = _Growing(candidate, growth, attempt_of(obj))
+        if not growing.is_pending(obj):
+            return False
+        self._growing[ref] = growing
+        self.usage.put(ref, replace(before, requests=growth.total))
+        return True
+
+    def grown(self, ref: Ref, version: str) -> None:
+        """The API server has it, from this resourceVersion on."""
+        growing = self._growing.get(ref)
+        if growing is not None:
+            growing.written = version
+
+    def drop_growth(self, ref: Ref, obj: Json | None) -> None:
+        """It was not written, and will not be."""
+        if self._growing.pop(ref, None) is not None:
+            self.usage.put(ref, self._reservation(ref, obj))
+            self._again(ref)
+
+    # --- what the cache shows
+
     def observe(self, ref: Ref, obj: Json | None) -> bool:
         """The cache shows this object now; None: it is gone. Whether the usage is another one since."""
+        growing = self._growing.get(ref)
+        if growing is not None:
+            if obj is not None and growing.is_pending(obj) and not self._kinds.of(ref).outcome(obj).finished:
+                return False
+            del self._growing[ref]
         pending = self._pending.get(ref)
         if pending is not None and obj is not None and attempt_of(obj) < pending.attempt:
             version, written = obj["metadata"]["resourceVersion"], self._written.get(ref)
@@ -124,5 +196,7 @@ class Assignments:
         cluster = cluster_of(obj)
         if cluster is None:
             return None
-        requests = total(kind.pod_sets(obj))
-        return Reservation(self._queue_of(obj), obj["metadata"]["namespace"], cluster, requests)
+        reserved, queue = reserved_of(obj), admitted_queue_of(obj)
+        # Nothing that can be read: what it asks for itself, until what its copy has is written down (counting.py).
+        requests = reserved.requests if reserved is not None else total(kind.pod_sets(obj))
+        return Reservation(queue or self._queue_of(obj), obj["metadata"]["namespace"], cluster, requests)

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from multimirror.api import SpecError, WorkerClusterSpec, allowed_clusters, priority_of
 from multimirror.batch import Json
 from multimirror.kinds.kind import Ref
 from multimirror.kinds.pod_sets import Amounts, amounts_of
+from multimirror.kinds.reserved import Reserved
 from multimirror.workers.state import WorkerState
 
 
@@ -26,15 +28,47 @@ class WorkerSnapshot:
         return self.state.ready and not self.spec.cordoned
 
     @property
+    def lists_all(self) -> bool:
+        """Its capacity was found on its nodes: an extended resource that none of them names is not there."""
+        return self.spec.capacity is None and self.state.capacity is not None
+
+    @property
     def capacity(self) -> Amounts:
-        """Declared, or found. What is not in it is not known, and has no limit."""
+        """Declared, or found. What is not in it is not known, and has no limit (but see `lists_all`)."""
         capacity = self.spec.capacity if self.spec.capacity is not None else self.state.capacity
         return amounts_of(capacity or {})
 
 
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """An object has a worker, and wants more there than is reserved for it."""
+
+    worker: str
+    before: Reserved
+    after: Reserved
+    total: Amounts
+    """All that it would ask for."""
+
+    @classmethod
+    def of(cls, worker: str, before: Reserved, after: Reserved) -> "Growth":
+        return cls(worker, before, after, after.requests)
+
+    @property
+    def shape(self) -> tuple[object, ...]:
+        """All that a decision depends on, the difference aside."""
+        return self.worker, tuple(sorted(self.total.items()))
+
+    @property
+    def requests(self) -> dict[str, int]:
+        """The difference: what there has to be room for."""
+        before = self.before.requests
+        more = {name: amount - before.get(name, 0) for name, amount in self.total.items()}
+        return {name: amount for name, amount in more.items() if amount > 0}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """An object that wants a worker."""
+    """An object that wants a worker, or more of the one that it has."""
 
     ref: Ref
     namespace: str
@@ -51,10 +85,20 @@ class Candidate:
     """The workers that refused it, and why."""
     problem: str = ""
     """Why it cannot be placed whatever happens, until it is changed."""
+    growth: Growth | None = None
+    """It runs, and asks for the difference."""
 
 
-def candidate(ref: Ref, obj: Json, *, queue: str, requests: Amounts, avoid: Mapping[str, str]) -> Candidate:
-    """An object of any kind, as something to place."""
+def candidate(
+    ref: Ref,
+    obj: Json,
+    *,
+    queue: str,
+    requests: Amounts,
+    avoid: Mapping[str, str] = MappingProxyType({}),
+    growth: Growth | None = None,
+) -> Candidate:
+    """An object of any kind, as something to place, or to let grow."""
     metadata = obj["metadata"]
     priority, clusters, problem = 0, None, ""
     try:
@@ -73,4 +117,5 @@ def candidate(ref: Ref, obj: Json, *, queue: str, requests: Amounts, avoid: Mapp
         clusters=clusters,
         avoid=dict(avoid),
         problem=problem,
+        growth=growth,
     )

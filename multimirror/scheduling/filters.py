@@ -28,12 +28,15 @@ class WorkerInfo:
     weight: int
     is_full: bool
     """It has as many Jobs as it may."""
+    lists_all: bool = False
+    """What of the extended resources is not listed is not there; else it has no limit."""
 
     @classmethod
     def of(cls, snapshot: WorkerSnapshot, capacity: Amounts, usage: Usage) -> "WorkerInfo":
         left = {name: amount - usage.of(name) for name, amount in capacity.items()}
         weight, limit = snapshot.spec.weight, snapshot.spec.max_jobs
-        return cls(snapshot.name, snapshot, capacity, usage, left, weight, limit is not None and usage.jobs >= limit)
+        full = limit is not None and usage.jobs >= limit
+        return cls(snapshot.name, snapshot, capacity, usage, left, weight, full, snapshot.lists_all)
 
     def fullness(self, asked: Asked) -> float:
         """How full it would be of what is asked for, from 0 to 1."""
@@ -165,23 +168,52 @@ def is_welcome(candidate: Candidate, info: WorkerInfo) -> bool:
 # --- the room on it
 
 
-def short_of(asked: Asked, there: Amounts) -> str | None:
-    """The first resource of which more is asked than is there; what is not listed has no limit."""
+def short_of(asked: Asked, there: Amounts, *, lists_all: bool = False) -> str | None:
+    """The first resource of which more is asked than is there; what is not listed has no limit, unless it would be
+    listed if it were there."""
     for name, amount in asked:
-        if there.get(name, amount) < amount:
+        amount_there = there.get(name)
+        if amount_there is None:
+            if lists_all and is_extended(name):
+                return name
+        elif amount_there < amount:
             return name
     return None
 
 
+def is_extended(resource: str) -> bool:
+    """Nodes say of those what they have. (Of cpu, memory, ephemeral-storage and pods virtual ones may not.)"""
+    return "/" in resource or resource.startswith("hugepages-")
+
+
+def has_room(asked: Asked, info: WorkerInfo) -> bool:
+    """Now."""
+    return not info.is_full and short_of(asked, info.left, lists_all=info.lists_all) is None
+
+
+def could_take(waiter: Waiter, info: WorkerInfo) -> bool:
+    """If nothing else ran there."""
+    return short_of(waiter.asked, info.capacity, lists_all=info.lists_all) is None
+
+
 def with_room(asked: Asked, workers: Iterable[WorkerInfo]) -> Iterator[WorkerInfo]:
     """Those that have it, now."""
-    return (info for info in workers if short_of(asked, info.left) is None and not info.is_full)
+    return (info for info in workers if has_room(asked, info))
 
 
 def is_too_large(waiter: Waiter, info: WorkerInfo) -> bool:
     """It would not fit even if nothing else ran there, and nothing else is in its way."""
-    too_large = short_of(waiter.asked, info.capacity) is not None
-    return too_large and not info.is_full and is_welcome(waiter.candidate, info)
+    return not could_take(waiter, info) and not info.is_full and is_welcome(waiter.candidate, info)
+
+
+def lacked_by_all(asked: Asked, workers: Iterable[WorkerInfo]) -> str | None:
+    """The first resource that none of the workers has any of."""
+    infos = tuple(workers)
+
+    def lacks(info: WorkerInfo, name: str) -> bool:
+        return not info.capacity.get(name, 0 if info.lists_all and is_extended(name) else 1)
+
+    return next((name for name, _ in asked if all(lacks(info, name) for info in infos)), None)
 
 
 # --- in words
@@ -203,10 +235,10 @@ def result(waiter: Waiter, worker: str, info: WorkerInfo | None, *, fenced: bool
     )
     if why:
         return FilterResult(worker, fits=False, why=why)
-    resource = short_of(waiter.asked, info.capacity)
+    resource = short_of(waiter.asked, info.capacity, lists_all=info.lists_all)
     if resource is not None:
         return FilterResult(worker, fits=False, why=_too_little(waiter, resource, info.capacity, "in all"), never=True)
-    resource = short_of(waiter.asked, info.left)
+    resource = short_of(waiter.asked, info.left, lists_all=info.lists_all)
     if resource is not None:
         return FilterResult(worker, fits=False, why=_too_little(waiter, resource, info.left, "left"))
     full = info.fullness(waiter.asked)
@@ -216,7 +248,7 @@ def result(waiter: Waiter, worker: str, info: WorkerInfo | None, *, fenced: bool
 
 def _too_little(waiter: Waiter, resource: str, there: Amounts, which: str) -> str:
     asked = text(waiter.candidate.requests[resource])
-    return f"has {text(there[resource])} {resource} {which}, the Job asks for {asked}"
+    return f"has {text(there.get(resource, 0))} {resource} {which}, the Job asks for {asked}"
 
 
 def text(amount: int) -> str:

@@ -1,10 +1,15 @@
 """Who is next: everything that waits, and the order in which one pass comes to it.
 
-Queues compete in one order: of the first candidates of all queues, the one with the highest priority goes next, then
-the oldest. So a backlog in one queue never keeps those of another waiting that are older, whatever the queues are
-called. Who is first in its own queue: higher priority first; within a priority the namespaces take turns, those that
-have less first, then those that were given something longest ago; within a namespace the oldest. In a strict queue
-namespaces do not take turns: only priority and age count.
+Queues compete in one order: of the first candidates of all queues, the one with the highest priority goes next; then
+those of namespaces go first that have fewer assignments on their way to the API server, so that a burst in one queue
+does not make those of another wait for all of its writes; then the oldest. So a backlog in one queue never keeps those
+of another waiting that are older, whatever the queues are called. Who is first in its own queue: higher priority first;
+within a priority the namespaces take turns, those that have less first, then those that were given something longest
+ago; within a namespace the oldest. In a strict queue namespaces do not take turns: only priority and age count.
+
+Anybody may write any priority on a Job. So a queue says up to which one they count (`maxPriority`); those above count
+as that one, and in a queue that does not say, all count as 0: then priorities are about the order of a namespace's own
+candidates, and nobody else's.
 
 `Waiting` is kept in order as candidates come and go, for sorting tens of thousands anew in each pass would block the
 event loop. A pass works on a snapshot of it, which costs a shallow copy of one table: lines are copied when they are
@@ -15,6 +20,7 @@ import heapq
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from multimirror.kinds.kind import Ref
@@ -27,25 +33,32 @@ Asked = tuple[tuple[str, int], ...]
 """What is asked for, by resource, in the order of their names; nothing of which nothing is asked."""
 
 
-class Waiter(NamedTuple):
-    """A candidate in line, with what a pass needs again and again. Sorts by age; no two of one Ref ever meet."""
+Age = tuple[str, str, str, Ref]
+"""When it was created, and what tells it from others that were created then. No two of one Ref ever meet."""
 
-    created: str
-    namespace: str
-    name: str
-    ref: Ref
+
+class Waiter(NamedTuple):
+    """A candidate in line, with what a pass needs again and again. Sorts by priority and age."""
+
+    rank: int
+    """The priority, negative."""
+    age: Age
     candidate: Candidate
     asked: Asked
     shape: tuple[object, ...]
     """All that a decision depends on, its queue and what is free aside: one of equal shape gets the same answer."""
 
+    @property
+    def namespace(self) -> str:
+        return self.candidate.namespace
 
-_Key = tuple[int, str]
-"""Of a line: the priority, negative, and the namespace."""
+    @property
+    def name(self) -> str:
+        return self.candidate.name
 
 
 class _Line:
-    """Those of one queue, priority and namespace; the oldest first."""
+    """Those of one queue and namespace, in their order."""
 
     __slots__ = ("owner", "waiters")
 
@@ -56,12 +69,14 @@ class _Line:
 class _Queue:
     """The lines of one queue."""
 
-    __slots__ = ("count", "lines", "owner")
+    __slots__ = ("count", "growing", "lines", "owner")
 
     def __init__(self, owner: object, before: "_Queue | None") -> None:
         self.owner = owner
-        self.lines: dict[_Key, _Line] = dict(before.lines) if before is not None else {}
+        self.lines: dict[str, _Line] = dict(before.lines) if before is not None else {}
         self.count: int = before.count if before is not None else 0
+        self.growing: int = before.growing if before is not None else 0
+        """Of them, those that have a worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +105,9 @@ class Waiting:
             self.remove(candidate.ref)
         waiter = self._waiters[candidate.ref] = _waiter(candidate)
         queue = self._own(candidate.queue)
-        insort(self._own_line(queue, _key(candidate)).waiters, waiter)
+        insort(self._own_line(queue, candidate.namespace).waiters, waiter)
         queue.count += 1
+        queue.growing += candidate.growth is not None
         return True
 
     def remove(self, ref: Ref) -> Candidate | None:
@@ -100,12 +116,13 @@ class Waiting:
         if waiter is None:
             return None
         candidate = waiter.candidate
-        queue, key = self._own(candidate.queue), _key(candidate)
-        line = self._own_line(queue, key)
+        queue = self._own(candidate.queue)
+        line = self._own_line(queue, candidate.namespace)
         del line.waiters[bisect_left(line.waiters, waiter)]
         if not line.waiters:
-            del queue.lines[key]
+            del queue.lines[candidate.namespace]
         queue.count -= 1
+        queue.growing -= candidate.growth is not None
         if not queue.count:
             del self._queues[candidate.queue]
         return candidate
@@ -115,9 +132,9 @@ class Waiting:
         return waiter.candidate if waiter is not None else None
 
     def count(self, queue: str) -> int:
-        """How many wait in a queue."""
+        """How many wait in a queue for a worker."""
         found = self._queues.get(queue)
-        return found.count if found is not None else 0
+        return found.count - found.growing if found is not None else 0
 
     def __len__(self) -> int:
         return len(self._waiters)
@@ -138,81 +155,109 @@ class Waiting:
             queue = self._queues[name] = _Queue(self._owner, queue)
         return queue
 
-    def _own_line(self, queue: _Queue, key: _Key) -> _Line:
-        line = queue.lines.get(key)
+    def _own_line(self, queue: _Queue, namespace: str) -> _Line:
+        line = queue.lines.get(namespace)
         if line is None or line.owner is not self._owner:
-            line = queue.lines[key] = _Line(self._owner, line.waiters if line is not None else ())
+            line = queue.lines[namespace] = _Line(self._owner, line.waiters if line is not None else ())
         return line
 
 
-def in_order(waiting: WaitingSnapshot, usage: UsageSums, is_strict: Callable[[str], bool]) -> Iterator[Waiter | None]:
+@dataclass(frozen=True, slots=True)
+class QueueOrder:
+    """How the candidates of a queue are put in order."""
+
+    strict: bool = False
+    max_priority: int = 0
+    """Up to this one priorities count for others."""
+
+
+_Heads = list[tuple[int, int, Age, Waiter, Iterator[Waiter | None]]]
+
+
+def in_order(
+    waiting: WaitingSnapshot,
+    usage: UsageSums,
+    order_of: Callable[[str], QueueOrder],
+    in_flight: Mapping[str, int] = MappingProxyType({}),
+) -> Iterator[Waiter | None]:
     """Everybody, one after the other; None is a checkpoint, when there was work and nobody is found yet.
 
     The order depends on who was placed before: `usage` has to have the reservation of one that was placed when the
-    next one is asked for. Reservations may be added meanwhile, not removed.
+    next one is asked for, and `in_flight`, by namespace, what is not written yet. Both may grow meanwhile, not shrink.
     """
-    heads: list[tuple[int, Waiter, Iterator[Waiter | None]]] = []
+    heads: _Heads = []
     for name, queue in waiting.queues.items():
-        yield from _advance(heads, _turns(queue, usage, name, strict=is_strict(name)))
+        order = order_of(name)
+        yield from _advance(heads, _turns(queue, usage, name, order), order, in_flight)
         yield None
     while heads:
-        yield heads[0][1]
-        yield from _advance(heads, heapq.heappop(heads)[2])
+        rank, flying, age, waiter, turns = heads[0]
+        now_flying = in_flight.get(waiter.namespace, 0)
+        if now_flying != flying:  # it was given something since: it goes further back
+            heapq.heapreplace(heads, (rank, now_flying, age, waiter, turns))
+            yield None
+            continue
+        yield waiter
+        heapq.heappop(heads)
+        yield from _advance(heads, turns, order_of(waiter.candidate.queue), in_flight)
 
 
 def _advance(
-    heads: list[tuple[int, Waiter, Iterator[Waiter | None]]], turns: Iterator[Waiter | None]
+    heads: _Heads, turns: Iterator[Waiter | None], order: QueueOrder, in_flight: Mapping[str, int]
 ) -> Iterator[None]:
     """The next one of a queue comes to compete with those of the others."""
     for waiter in turns:
         if waiter is not None:
-            heapq.heappush(heads, (-waiter.candidate.priority, waiter, turns))
+            rank, flying = _rank(waiter, order), in_flight.get(waiter.namespace, 0)
+            heapq.heappush(heads, (rank, flying, waiter.age, waiter, turns))
             return
         yield None
 
 
-def _turns(queue: _Queue, usage: UsageSums, name: str, *, strict: bool) -> Iterator[Waiter | None]:
+def _turns(queue: _Queue, usage: UsageSums, name: str, order: QueueOrder) -> Iterator[Waiter | None]:
     """One queue in its own order."""
 
     def standing(namespace: str) -> tuple[int, int]:
-        if strict:
+        if order.strict:
             return 0, 0
         return usage.by_namespace(name).get(namespace, 0), usage.turns(name).get(namespace, 0)
 
-    heap: list[tuple[int, tuple[int, int], Waiter, int, list[Waiter]]] = []
-    for number, ((priority, namespace), line) in enumerate(queue.lines.items(), 1):
+    heap: list[tuple[int, tuple[int, int], Age, int, list[Waiter]]] = []
+    for number, (namespace, line) in enumerate(queue.lines.items(), 1):
         waiters = line.waiters
-        heapq.heappush(heap, (priority, standing(namespace), waiters[0], 0, waiters))
+        heapq.heappush(heap, (_rank(waiters[0], order), standing(namespace), waiters[0].age, 0, waiters))
         if number % _LINES_PER_CHECKPOINT == 0:
             yield None
     while heap:
-        priority, stood, waiter, place, waiters = heap[0]
+        rank, stood, age, place, waiters = heap[0]
+        waiter = waiters[place]
         stands = standing(waiter.namespace)
-        if stands != stood:  # it was given something since, at a higher priority: it goes further back, never forward
-            heapq.heapreplace(heap, (priority, stands, waiter, place, waiters))
+        if stands != stood:  # it was given something since, in another queue's turn: it goes further back
+            heapq.heapreplace(heap, (rank, stands, age, place, waiters))
             yield None
             continue
         yield waiter
         place += 1
         if place < len(waiters):
-            heapq.heapreplace(heap, (priority, standing(waiter.namespace), waiters[place], place, waiters))
+            waiter = waiters[place]
+            heapq.heapreplace(heap, (_rank(waiter, order), standing(waiter.namespace), waiter.age, place, waiters))
         else:
             heapq.heappop(heap)
 
 
-def _key(candidate: Candidate) -> _Key:
-    return -candidate.priority, candidate.namespace
+def _rank(waiter: Waiter, order: QueueOrder) -> int:
+    """The priority as it counts for others, negative."""
+    return max(waiter.rank, -order.max_priority)
 
 
 def _waiter(candidate: Candidate) -> Waiter:
     asked = tuple(sorted((name, amount) for name, amount in candidate.requests.items() if amount))
     avoid = tuple(sorted(candidate.avoid.items()))
+    grows = candidate.growth.shape if candidate.growth is not None else None
     return Waiter(
-        candidate.created,
-        candidate.namespace,
-        candidate.name,
-        candidate.ref,
+        -candidate.priority,
+        (candidate.created, candidate.namespace, candidate.name, candidate.ref),
         candidate,
         asked,
-        (candidate.ref.kind, candidate.namespace, candidate.clusters, asked, avoid, candidate.problem),
+        (candidate.ref.kind, candidate.namespace, candidate.clusters, asked, avoid, candidate.problem, grows),
     )

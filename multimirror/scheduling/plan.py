@@ -5,38 +5,49 @@ milliseconds, however many wait. What changes meanwhile is for the next pass: qu
 usage are those of the moment when `plan` was called. Whoever carries a step out makes sure that its candidate is still
 the one that was decided on.
 
-A candidate that does not fit lets those behind it in its queue pass, unless the queue is strict. In one pass room only
-shrinks, so what did not fit once is not asked again for one of the same shape: a pass over thousands of equal ones
-costs little.
+A candidate that does not fit lets those behind it in its queue pass, unless the queue is strict. In a strict queue the
+first one that waits for room, or for quota, holds up all others: they would have to wait for the same. What its own
+wishes keep waiting holds up nobody: a choice of clusters that are not there, closed or full while others have room, a
+namespace that no worker has, workers that refused it, more than any worker could ever give. (`_Pass._waits_in_line`.)
+
+In one pass room only shrinks, so what did not fit once is not asked again for one of the same shape: a pass over
+thousands of equal ones costs little.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from multimirror.api import QUEUE_LABEL, MirrorQueueSpec, QueueingStrategy
 from multimirror.kinds.pod_sets import amounts_of
-from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
+from multimirror.scheduling.candidates import Candidate, Growth, WorkerSnapshot
 from multimirror.scheduling.filters import (
     AboveQuota,
     FilterResult,
     QueueLimits,
     WorkerInfo,
+    could_take,
+    has_room,
     is_open,
     is_too_large,
     is_welcome,
+    lacked_by_all,
     result,
     with_room,
 )
-from multimirror.scheduling.order import Waiter, WaitingSnapshot, in_order
+from multimirror.scheduling.growth import objection
+from multimirror.scheduling.order import QueueOrder, Waiter, WaitingSnapshot, in_order
 from multimirror.scheduling.scores import best_first
 from multimirror.scheduling.usage import Reservation, UsageSums
 
 _TOLD: Final = 8
 """Workers in one sentence."""
 _WORKERS_PER_CHECKPOINT: Final = 32
-_HOPELESS: Final = frozenset({"NeverFits", "Invalid"})
-"""Who waits for these reasons holds nobody up: it would be for ever."""
+_MOST_RESOURCES: Final = 64
+"""Different ones that an object may ask for: usage is counted for each, over all objects."""
+_DEFAULT_ORDER: Final = QueueOrder()
 _NO_QUEUE: Final = f"it names no queue; give it the label {QUEUE_LABEL}"
 
 
@@ -62,6 +73,8 @@ class PlacementDecision:
     why: object = ""
     """In words; made when it is read."""
     compared: Comparison | None = field(default=None, compare=False, repr=False)
+    holds_up: bool = field(default=False, compare=False)
+    """In a strict queue: those behind it wait for it."""
 
     @property
     def results(self) -> tuple[FilterResult, ...]:
@@ -115,20 +128,24 @@ def plan(
     queues: Mapping[str, MirrorQueueSpec],
     workers: Mapping[str, WorkerSnapshot],
     usage: UsageSums,
+    in_flight: Mapping[str, int] = MappingProxyType({}),
 ) -> Iterator[Step | None]:
-    """Decide about everybody who waits, in order. None is a checkpoint: nothing is decided, but time has passed."""
-    return _Pass(waiting, dict(queues), dict(workers), usage.fork()).steps()
+    """Decide about everybody who waits, in order. None is a checkpoint: nothing is decided, but time has passed.
+
+    `in_flight`: how many placements of each namespace were decided before, and are not written yet."""
+    return _Pass(waiting, dict(queues), dict(workers), usage.fork(), Counter(in_flight)).steps()
 
 
 class _Queue:
     """A queue in this pass."""
 
-    __slots__ = ("blocked", "limits", "names", "open", "refused", "spec", "strict")
+    __slots__ = ("blocked", "limits", "names", "open", "order", "refused", "spec", "strict")
 
     def __init__(self, name: str, spec: MirrorQueueSpec, names: tuple[str, ...], open_names: tuple[str, ...]) -> None:
         self.spec, self.names, self.open = spec, names, open_names
         self.limits = QueueLimits(name, spec.quota.jobs, amounts_of(spec.quota.resources))
         self.strict = spec.queueing_strategy is QueueingStrategy.STRICT_FIFO
+        self.order = QueueOrder(self.strict, spec.max_priority or 0)
         self.refused: dict[tuple[object, ...], PlacementDecision] = {}
         """What was decided about shapes that do not fit."""
         self.blocked: PlacementDecision | None = None
@@ -142,8 +159,10 @@ class _Pass:
         specs: Mapping[str, MirrorQueueSpec],
         workers: Mapping[str, WorkerSnapshot],
         usage: UsageSums,
+        in_flight: Counter[str],
     ) -> None:
         self._waiting, self._specs, self._snapshots, self._usage = waiting, specs, workers, usage
+        self._in_flight = in_flight
         self._workers: dict[str, WorkerInfo] = {}
         """As they are now. Replaced as a whole when one changes: decisions keep the one that they were made on."""
         self._queues: dict[str, _Queue | None] = {}
@@ -156,7 +175,7 @@ class _Pass:
             self._workers[snapshot.name] = info
             if number % _WORKERS_PER_CHECKPOINT == 0:
                 yield None
-        for waiter in in_order(self._waiting, self._usage, self._is_strict):
+        for waiter in in_order(self._waiting, self._usage, self._order, self._in_flight):
             if waiter is None:
                 yield None
                 continue
@@ -180,7 +199,7 @@ class _Pass:
             decision = self._place(waiter, name, queue)
             if decision.chosen is None:
                 queue.refused[waiter.shape] = decision
-        if queue.strict and decision.chosen is None and decision.reason not in _HOPELESS:
+        if decision.holds_up:
             first = f"{waiter.namespace}/{waiter.name}"
             why = f"queue {name} is strictly first in, first out, and {first} is first"
             queue.blocked = PlacementDecision(None, reason="BlockedByQueue", why=why)
@@ -190,11 +209,22 @@ class _Pass:
         candidate = waiter.candidate
         if candidate.problem:
             return PlacementDecision(None, reason="Invalid", why=candidate.problem)
+        if candidate.growth is not None:
+            return self._grow(candidate, candidate.growth, name, queue)
+        if len(candidate.requests) > _MOST_RESOURCES:
+            why = (
+                f"it asks for {len(candidate.requests)} different resources, more than the {_MOST_RESOURCES} that count"
+            )
+            return PlacementDecision(None, reason="NeverFits", why=why)
+        if candidate.clusters is not None and queue.names and candidate.clusters.isdisjoint(queue.names):
+            why = f"none of its multimirror.dev/clusters ({_some(candidate.clusters)}) is a worker of queue {name}"
+            return PlacementDecision(None, reason="NeverFits", why=why)
         exceeded = queue.limits.exceeded(candidate.requests, self._usage.queue(name))
         if isinstance(exceeded, AboveQuota):
             return PlacementDecision(None, reason="NeverFits", why=exceeded)
         if exceeded is not None:
-            return PlacementDecision(None, reason="QuotaExceeded", why=exceeded)
+            holds_up = queue.strict and self._waits_in_line(waiter, queue)
+            return PlacementDecision(None, reason="QuotaExceeded", why=exceeded, holds_up=holds_up)
         if not queue.names:
             return PlacementDecision(None, reason="NoWorkers", why=f"queue {name} has no worker clusters")
         workers = self._workers
@@ -205,20 +235,45 @@ class _Pass:
         if chosen is not None:
             return PlacementDecision(chosen.name, compared=compared)
         if len(places) == len(queue.names) and all(is_too_large(waiter, info) for info in places):
-            why = "no worker cluster of its queue is large enough"
+            resource = lacked_by_all(waiter.asked, places)
+            lack = f"has {resource}" if resource is not None else "is large enough"
+            why = f"no worker cluster of its queue {lack}"
             return PlacementDecision(None, reason="NeverFits", why=why, compared=compared)
         why = "no worker cluster can take it now"
-        return PlacementDecision(None, reason="NoWorkerFits", why=why, compared=compared)
+        holds_up = queue.strict and self._waits_in_line(waiter, queue) and not self._stands_aside(waiter, queue)
+        return PlacementDecision(None, reason="NoWorkerFits", why=why, compared=compared, holds_up=holds_up)
+
+    def _waits_in_line(self, waiter: Waiter, queue: _Queue) -> bool:
+        """It waits for what others would have to wait for too: a worker that is open, that it may go to, and that
+        could take it if less ran there."""
+        infos = (self._workers[each] for each in queue.open)
+        return any(is_welcome(waiter.candidate, info) and could_take(waiter, info) for info in infos)
+
+    def _stands_aside(self, waiter: Waiter, queue: _Queue) -> bool:
+        """There is room for it right now, where its own wishes do not let it go."""
+        infos = (self._workers[each] for each in queue.open)
+        return any(has_room(waiter.asked, info) and not is_welcome(waiter.candidate, info) for info in infos)
+
+    def _grow(self, candidate: Candidate, growth: Growth, name: str, queue: _Queue) -> PlacementDecision:
+        worker = self._workers.get(growth.worker)
+        found = objection(candidate, growth, queue.limits, self._usage.queue(name), worker)
+        if found is not None:
+            return PlacementDecision(None, reason=found.reason, why=found.why)
+        return PlacementDecision(growth.worker)
 
     def _reserve(self, candidate: Candidate, worker: str) -> None:
-        self._usage.add(_reservation(candidate, worker))
+        if candidate.growth is not None:
+            self._usage.grow(_reservation(candidate, worker))
+        else:
+            self._usage.add(_reservation(candidate, worker))
+        self._in_flight[candidate.namespace] += 1
         before = self._workers[worker]
         info = WorkerInfo.of(before.snapshot, before.capacity, self._usage.worker(worker))
         self._workers = {**self._workers, worker: info}
 
-    def _is_strict(self, name: str) -> bool:
+    def _order(self, name: str) -> QueueOrder:
         queue = self._queue(name)
-        return queue is not None and queue.strict
+        return queue.order if queue is not None else _DEFAULT_ORDER
 
     def _queue(self, name: str) -> _Queue | None:
         if name in self._queues:
@@ -252,3 +307,9 @@ class _Pass:
 
 def _reservation(candidate: Candidate, worker: str) -> Reservation:
     return Reservation(candidate.queue, candidate.namespace, worker, candidate.requests)
+
+
+def _some(names: frozenset[str]) -> str:
+    """No more of them than fit into a sentence."""
+    shown = ", ".join(sorted(names)[:_TOLD])
+    return f"{shown} and {len(names) - _TOLD} more" if len(names) > _TOLD else shown

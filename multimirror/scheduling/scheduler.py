@@ -4,36 +4,46 @@ One pass at a time, in slices of a few milliseconds: after each slice there is a
 thousands of waiting objects never cost more than a fifth of the time, and nobody waits for the event loop. What was
 decided on older news than there are at that time is not written: it is decided again in the next pass. Assignments are
 written side by side, each for exactly the version of the object that was decided on (see `assignments`).
+
+No more is decided than can be written soon. A pass that has as many assignments on their way as `_IN_FLIGHT` allows
+ends there, and when half of them are written the next one begins, in the order of that moment: whoever comes while a
+thousand others are being assigned is considered then, and namespaces take turns in being written and in being told.
 """
 
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 import structlog
 
-from multimirror.api import MirrorQueueSpec
+from multimirror.api import RESERVED_ANNOTATION, MirrorQueueSpec
 from multimirror.api.placement import attempt_of, cluster_of
 from multimirror.batch import Json
 from multimirror.batch.times import seconds_of
 from multimirror.kinds import Kind, Ref
-from multimirror.kube import ApiError, Client, Controller, key_of
+from multimirror.kinds.reserved import reserved_for
+from multimirror.kube import ApiError, Client, Controller, WorkQueue, key_of
 from multimirror.kube.controller import NotYet
 from multimirror.kube.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound
 from multimirror.kube.own_writes import OwnWrites
 from multimirror.kube.supervise import Supervisor
+from multimirror.kube.turns import Turns
 from multimirror.scheduling import metrics
 from multimirror.scheduling.announcements import Announcements
 from multimirror.scheduling.assignments import Assignment, Assignments
 from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
+from multimirror.scheduling.growth import is_wanted
 from multimirror.scheduling.order import Waiting
 from multimirror.scheduling.plan import Placed, PlacementDecision, Waits, plan
 
 _log = structlog.get_logger(__name__)
 _SLICE_SECONDS: Final = 0.005
 _SHORTEST_PAUSE_SECONDS: Final = 0.005
+_IN_FLIGHT: Final = 4
+"""Assignments that are decided and not written yet, for each that can be written at once."""
 _TOLD_PER_PASS: Final = 100
 _TELL_ON_SECONDS: Final = 2.0
 """Until those hear why they wait who could not be told in the last pass: events go out 50 a second."""
@@ -63,10 +73,12 @@ class Scheduler:
         workers: Callable[[], Mapping[str, WorkerSnapshot]],
         worker: Callable[[str], WorkerSnapshot | None],
         clock: Callable[[], float],
+        keep: Callable[[Kind, Json], None] = lambda kind, obj: None,
         concurrency: int = 16,
     ) -> None:
+        """`keep` is given every assigned object, whole, as the API server answered."""
         self._client, self._objects = client, objects
-        self._assignments, self._announcements = assignments, announcements
+        self._assignments, self._announcements, self._keep = assignments, announcements, keep
         self._queues, self._workers, self._worker, self._clock = queues, workers, worker, clock
         self._waiting = Waiting()
         self._news = asyncio.Event()
@@ -76,11 +88,19 @@ class Scheduler:
         """The latest decision about each object that waits."""
         self.heads: dict[str, Waits] = {}
         """The first object of each queue that waits."""
-        self._writers = Controller[Ref]("assign", self._assign, concurrency=concurrency, timeout=60.0)
+        queue = WorkQueue[Ref]("assign", group=self._namespace)
+        self._writers = Controller[Ref]("assign", self._assign, queue=queue, concurrency=concurrency, timeout=60.0)
+        self._most_in_flight = _IN_FLIGHT * concurrency
+        self._in_flight: dict[Ref, str] = {}
+        """What is being written, or is about to be, and its namespace. Not what has to be tried again later: that may
+        be in vain for ever."""
+        self._written = asyncio.Event()
+        """Set while no more than half of that is in flight."""
+        self._written.set()
 
     def offer(self, candidate: Candidate) -> None:
         """This object wants a worker."""
-        if self._assignments.get(candidate.ref) is None and self._waiting.put(candidate):
+        if self._assignments.is_settled(candidate.ref) and self._waiting.put(candidate):
             self._news.set()
 
     def withdraw(self, ref: Ref) -> None:
@@ -117,16 +137,18 @@ class Scheduler:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_TELL_ON_SECONDS if self._untold else None):
                     await self._news.wait()
+            await self._written.wait()
             self._news.clear()
             await self._pass()
 
     async def _pass(self) -> None:
-        """One plan, to its end, with pauses."""
+        """One plan, with pauses, to its end; or until as much is decided as can be written soon."""
         queues, workers = dict(self._queues()), dict(self._workers())
         heads: dict[str, Waits] = {}
-        left, self._untold = min(_TOLD_PER_PASS, self._announcements.room), False
-        busy = 0.0
-        steps = plan(self._waiting.snapshot(), queues, workers, self._assignments.usage.snapshot())
+        untold: Turns[Ref, Waits] = Turns()  # by namespace
+        self._untold = False
+        busy, flying = 0.0, Counter(self._in_flight.values())
+        steps = plan(self._waiting.snapshot(), queues, workers, self._assignments.usage.snapshot(), flying)
         done = False
         while not done:
             started = time.perf_counter()
@@ -135,7 +157,11 @@ class Scheduler:
                 if isinstance(step, Placed):
                     self._place(step, queues)
                 elif isinstance(step, Waits):
-                    left -= self._keep_waiting(step, heads, left)
+                    self._keep_waiting(step, heads, untold)
+                if len(self._in_flight) >= self._most_in_flight:
+                    self._written.clear()
+                    self._news.set()  # there may be more
+                    break
                 if time.perf_counter() - started > _SLICE_SECONDS:
                     done = False
                     break
@@ -143,6 +169,14 @@ class Scheduler:
             busy += took
             await asyncio.sleep(max(_SHORTEST_PAUSE_SECONDS, 4 * took))
         metrics.PASSES.observe(busy)
+        self._show_heads(heads)
+        self._tell(untold)
+
+    def _show_heads(self, heads: dict[str, Waits]) -> None:
+        """Of queues that the pass did not come to, the first is still the one that it was, if it waits."""
+        for queue, head in self.heads.items():
+            if queue not in heads and self._waiting.get(head.candidate.ref) is head.candidate:
+                heads[queue] = head
         self.heads = heads
 
     def _place(self, step: Placed, queues: Mapping[str, MirrorQueueSpec]) -> None:
@@ -155,35 +189,70 @@ class Scheduler:
         if queue is None or queue is not queues[candidate.queue] or there is None or not there.is_open:
             self._news.set()
             return
+        if candidate.growth is not None:
+            self._grow(candidate)
+            return
         obj, namespace = self._objects.get(candidate.ref), there.spec.namespace_for(candidate.namespace)
         if obj is None or namespace is None:
             return
         self._drop(candidate.ref)
         fence = int(queue.fence.timeout) if queue.fence is not None else None
         self._assignments.decide(Assignment(candidate, step.decision, worker, namespace, attempt_of(obj) + 1, fence))
+        self._in_flight[candidate.ref] = candidate.namespace
         self._writers.queue.add(candidate.ref)
 
-    def _keep_waiting(self, step: Waits, heads: dict[str, Waits], left: int) -> bool:
-        """Note why; whether its user was told."""
-        ref, decision = step.candidate.ref, step.decision
+    def _grow(self, candidate: Candidate) -> None:
+        obj = self._objects.get(candidate.ref)
+        self._drop(candidate.ref)
+        if obj is not None and self._assignments.grow(candidate, obj):
+            self._in_flight[candidate.ref] = candidate.namespace
+            self._writers.queue.add(candidate.ref)
+
+    def _keep_waiting(self, step: Waits, heads: dict[str, Waits], untold: Turns[Ref, Waits]) -> None:
+        """Note why, and whether its user has to be told."""
+        ref, namespace = step.candidate.ref, step.candidate.namespace
         if self._waiting.get(ref) is not step.candidate:
-            return False
-        self.decisions[ref] = decision
-        heads.setdefault(step.candidate.queue, step)
-        if self._announcements.knows_why_it_waits(ref, decision.reason):
-            return False
-        obj = self._objects.get(ref)
-        if left <= 0 or obj is None:
-            self._untold |= obj is not None
-            return False
-        self._announcements.tell_why_it_waits(self._objects.kind(ref), obj, decision)
-        return True
+            return
+        self.decisions[ref] = step.decision
+        if step.candidate.growth is None:
+            heads.setdefault(step.candidate.queue, step)
+        if self._announcements.knows_why_it_waits(ref, step.decision.reason):
+            return
+        if untold.count(namespace) < _TOLD_PER_PASS:
+            untold.put(namespace, ref, step)
+        else:
+            self._untold = True
+
+    def _tell(self, untold: Turns[Ref, Waits]) -> None:
+        """Those who do not know yet why they wait: namespaces take turns, and the others are told after a while."""
+        left = _TOLD_PER_PASS
+        while untold and left:
+            ref, step = untold.pop()
+            obj = self._objects.get(ref)
+            if obj is None or self._waiting.get(ref) is not step.candidate:
+                continue
+            if self._announcements.room(step.candidate.namespace) <= 0:
+                self._untold = True
+                continue
+            self._announcements.tell_why_it_waits(self._objects.kind(ref), obj, step.decision)
+            left -= 1
+        self._untold |= bool(untold)
 
     # --- assignments
 
     async def _assign(self, ref: Ref) -> None:
+        self._in_flight.setdefault(ref, self._namespace(ref))  # it may be tried again
+        try:
+            await self._assign_now(ref)
+        finally:
+            self._in_flight.pop(ref, None)
+            if len(self._in_flight) <= self._most_in_flight // 2:
+                self._written.set()
+
+    async def _assign_now(self, ref: Ref) -> None:
         assignment, obj = self._assignments.get(ref), self._objects.get(ref)
         if assignment is None:
+            await self._write_growth(ref, obj)
             return
         if obj is None or cluster_of(obj) is not None or _version(obj) != assignment.candidate.version:
             self._assignments.drop(ref, obj)
@@ -207,8 +276,9 @@ class Scheduler:
 
     async def _write(self, ref: Ref, obj: Json, assignment: Assignment) -> None:
         kind, metadata = self._objects.kind(ref), obj["metadata"]
-        body = assignment.patch(kind.suspension(suspend=False))
+        body = assignment.patch(kind.suspension(suspend=False), reserved_for(kind, obj))
         answer = await self._client.patch(kind.resource, metadata["name"], body, metadata["namespace"])
+        self._keep(kind, answer)
         self._assignments.written(ref, _version(answer))
         self._objects.writes(ref).wrote(answer)
         queue, worker = assignment.candidate.queue, assignment.worker
@@ -220,6 +290,37 @@ class Scheduler:
         message = f"runs on worker {worker} ({assignment.decision})"
         self._announcements.tell(kind, obj, "Assigned", message, "Normal")
         _log.info("assigned", ref=str(ref), object=key_of(obj), cluster=worker, attempt=assignment.attempt)
+
+    async def _write_growth(self, ref: Ref, obj: Json | None) -> None:
+        """For the object as it is now, if it still asks for the same: its status changes all the time."""
+        candidate = self._assignments.growing(ref)
+        growth = candidate.growth if candidate is not None else None
+        if candidate is None or growth is None:
+            return
+        kind = self._objects.kind(ref)
+        if obj is None or not is_wanted(growth, kind.pod_counts(obj)):
+            self._assignments.drop_growth(ref, obj)
+            self.wake()
+            return
+        metadata = obj["metadata"]
+        exactly = {"uid": metadata["uid"], "resourceVersion": _version(obj)}
+        body = {"metadata": {**exactly, "annotations": {RESERVED_ANNOTATION: str(growth.after)}}}
+        try:
+            answer = await self._client.patch(kind.resource, metadata["name"], body, metadata["namespace"])
+        except (Conflict, NotFound) as error:
+            raise NotYet(f"the cache does not show yet what became of {key_of(obj)}") from error
+        self._assignments.grown(ref, _version(answer))
+        self._objects.writes(ref).wrote(answer)
+        before, after = (sum(each.counts.values()) for each in (growth.before, growth.after))
+        message = f"may have {after} pods at once on worker {growth.worker}, instead of {before}"
+        self._announcements.tell_once(kind, obj, "Grown", message, "Normal")
+        _log.info("grown", ref=str(ref), object=key_of(obj), cluster=growth.worker, pods=after)
+
+    def _namespace(self, ref: Ref) -> str:
+        """Of an object that is on its way."""
+        assignment, growing = self._assignments.get(ref), self._assignments.growing(ref)
+        candidate = assignment.candidate if assignment is not None else growing
+        return candidate.namespace if candidate is not None else ""
 
     def _drop(self, ref: Ref) -> bool:
         self.decisions.pop(ref, None)

@@ -34,8 +34,8 @@ class Usage:
     jobs: int = 0
     resources: Amounts = field(default_factory=dict)
 
-    def plus(self, requests: Amounts, sign: int = 1) -> "Usage":
-        """With one reservation more, or less (-1)."""
+    def plus(self, requests: Amounts, sign: int = 1, *, jobs: int = 1) -> "Usage":
+        """With one reservation more, or less (-1); or (`jobs`=0) with one that is so much larger."""
         resources = dict(self.resources)
         for name, amount in requests.items():
             left = resources.get(name, 0) + sign * amount
@@ -43,7 +43,7 @@ class Usage:
                 resources[name] = left
             else:
                 resources.pop(name, None)
-        return Usage(self.jobs + sign, resources)
+        return Usage(self.jobs + sign * jobs, resources)
 
     def of(self, resource: str) -> int:
         return self.resources.get(resource, 0)
@@ -84,7 +84,16 @@ class UsageSums:
         return fork
 
     def add(self, reservation: Reservation) -> None:
-        queue = self._count(reservation, 1)
+        self._took_its_turn(self._count(reservation, 1), reservation)
+
+    def grow(self, more: Reservation) -> None:
+        """An object that counts already counts for so much more."""
+        queue = self._own(more.queue)
+        queue.usage = queue.usage.plus(more.requests, jobs=0)
+        self._workers[more.worker] = self.worker(more.worker).plus(more.requests, jobs=0)
+        self._took_its_turn(queue, more)
+
+    def _took_its_turn(self, queue: _QueueUsage, reservation: Reservation) -> None:
         self._turn += 1
         queue.turns.pop(reservation.namespace, None)
         queue.turns[reservation.namespace] = self._turn
@@ -122,10 +131,15 @@ class UsageSums:
         found = self._queues.get(queue)
         return found.turns if found is not None else {}
 
-    def _count(self, reservation: Reservation, sign: int) -> _QueueUsage:
-        queue = self._queues.get(reservation.queue)
+    def _own(self, name: str) -> _QueueUsage:
+        """The sums of a queue, to be changed."""
+        queue = self._queues.get(name)
         if queue is None or queue.owner is not self._owner:
-            queue = self._queues[reservation.queue] = _QueueUsage(self._owner, queue)
+            queue = self._queues[name] = _QueueUsage(self._owner, queue)
+        return queue
+
+    def _count(self, reservation: Reservation, sign: int) -> _QueueUsage:
+        queue = self._own(reservation.queue)
         queue.usage = queue.usage.plus(reservation.requests, sign)
         _step(queue.by_namespace, reservation.namespace, sign)
         _step(queue.by_worker, reservation.worker, sign)

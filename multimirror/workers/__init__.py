@@ -2,6 +2,7 @@
 
 from multimirror.workers.cluster import Worker, WorkerHandlers
 from multimirror.workers.followed import Followed, copies_of, trim_namespace
+from multimirror.workers.kubeconfigs import trim_secret
 from multimirror.workers.manager import Workers
 from multimirror.workers.options import Heartbeat, WorkerOptions
 from multimirror.workers.probe import identity_of
@@ -24,4 +25,5 @@ __all__ = [
     "identity_of",
     "merged_conditions",
     "trim_namespace",
+    "trim_secret",
 ]

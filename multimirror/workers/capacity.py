@@ -3,10 +3,13 @@
 from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal
+from typing import Final
 
 from multimirror.batch import Json
 from multimirror.batch.quantities import QuantityError, quantity
 
+_MOST_RESOURCES: Final = 256
+"""Different ones, of all nodes together: what else a worker may name is nothing that a Job asks for."""
 _NANO = -9  # quantities are whole billionths: sums of whole numbers never drift
 
 
@@ -32,6 +35,10 @@ class Capacity:
 
     def _replace(self, name: str, amounts: Mapping[str, int]) -> bool:
         before = self._nodes.get(name, {})
+        if len(self._named) + len(amounts) > _MOST_RESOURCES:
+            new = [resource for resource in amounts if resource not in self._named]
+            excess = new[max(0, _MOST_RESOURCES - len(self._named)) :]
+            amounts = {resource: amount for resource, amount in amounts.items() if resource not in excess}
         if amounts == before:
             return False
         self._total.subtract(before)

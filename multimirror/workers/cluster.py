@@ -4,7 +4,8 @@ A worker that does not answer two heartbeats in a row is lost (within about 12 s
 but has not let us follow our copies for as long. Then it is tried again, after waits that grow to 30 seconds with
 jitter, and at once when its credentials change. One where we lack rights is asked about them now and then. Everything
 here is its own: clients, limits, caches, tasks. One that hangs makes nobody else wait, and whatever is wrong with one
-is said by its own conditions and ends nobody else.
+is said by its own conditions and ends nobody else. One that sends what no honest worker does (limits.py) is lost at
+once, and left alone for a while, also by whoever comes after us (misbehaviour.py).
 """
 
 import asyncio
@@ -18,9 +19,12 @@ import structlog
 from multimirror.batch import Json
 from multimirror.kube import ApiError, Change, Connection, Resource
 from multimirror.kube.backoff import Backoff
-from multimirror.kube.errors import ConfigError
+from multimirror.kube.errors import ConfigError, OverBudget
 from multimirror.kube.resources import JOBS
+from multimirror.workers import metrics
+from multimirror.workers.limits import WorkerBudget
 from multimirror.workers.losses import Losses
+from multimirror.workers.misbehaviour import Misbehaviour
 from multimirror.workers.options import WorkerOptions
 from multimirror.workers.probe import Facts, ProbeAnswer, check, probe
 from multimirror.workers.session import Scope, Session, SessionHandlers, SessionOptions
@@ -31,6 +35,11 @@ _log = structlog.get_logger(__name__)
 _LONGEST_WAIT: Final = 30.0
 _BEATS: Final = 4
 """Between two questions about rights that we lack."""
+_SMALL_KUBECONFIG: Final = 8 * 1024
+"""Up to here it is read at once; what is larger in a thread, so that nobody waits for it."""
+_IDENTITIES: Final = 3
+_IDENTITIES_WITHIN: Final = 600.0
+"""So many times in so many seconds a cluster may be another one."""
 
 
 class WorkerHandlers(Protocol):
@@ -69,12 +78,14 @@ class Worker:
         *,
         asked: Iterable[Scope],
         losses: Losses[Scope],
-        claim: Callable[[str, str], str | None],
+        claim: Callable[[str, str], str],
         clock: Callable[[], float],
+        misbehaviour: Misbehaviour | None = None,
     ) -> None:
-        """`asked`: what to follow in any case. `claim(name, identity)`: who else is this cluster already, if any."""
+        """`asked`: what to follow in any case. `claim(name, identity)`: who else is this cluster already, if any.
+        `misbehaviour`: what was written down of it."""
         self.name = name
-        self.state = WorkerState()
+        self.state = WorkerState(misbehaviour=misbehaviour)
         self.session: Session | None = None
         """Open and synced, while connected."""
         self._target, self._options, self._handlers = target, options, handlers
@@ -83,6 +94,11 @@ class Worker:
         self._occupied: set[Scope] = set()  # where there were copies when the last session ended
         self._failures: dict[Scope, int] = {}  # heartbeats in a row at which it could not be followed
         self._retries = options.heartbeat.failure_threshold - 1  # for the first session, or one in another's place
+        self._budget = WorkerBudget(name, lambda: options.known_copies(name), self._broke_budget)
+        self._breach: OverBudget | None = None  # of the session that is open
+        self._scope: asyncio.Timeout | None = None
+        self._replaced: list[float] = []  # when it was another cluster than before
+        self._parsed: tuple[bytes, Connection | ConfigError] | None = None
         self._poked = asyncio.Event()
         self._settled = asyncio.Event()
         self._log = _log.bind(cluster=name)
@@ -91,6 +107,21 @@ class Worker:
         """The WorkerCluster or its kubeconfig has changed."""
         if target != self._target:
             self._target = target
+            self._lift()
+            self._poked.set()
+
+    def recheck(self) -> None:
+        """Who it is has to be asked again: another has its identity."""
+        self._poked.set()
+
+    def recorded_misbehaviour(self, found: Misbehaviour | None) -> None:
+        """What its WorkerCluster says about it has changed: by us, by another process of ours, or by a person."""
+        known = self.state.misbehaviour
+        if found is None and known is not None:
+            self._note(None)
+            self._poked.set()
+        elif found is not None and (known is None or found.until > known.until + 1.0):
+            self._note(found)
             self._poked.set()
 
     def follow(self, namespace: str, resource: Resource = JOBS) -> None:
@@ -145,12 +176,15 @@ class Worker:
         try:
             while True:
                 self._poked.clear()
-                if await self._guarded():
-                    backoff.reset()
+                wait = self._pause()
+                if not wait:
+                    if await self._guarded():
+                        backoff.reset()
+                    wait = self._pause() or backoff.delay()
                 if self._poked.is_set():
                     continue
                 try:
-                    async with asyncio.timeout(backoff.delay()):
+                    async with asyncio.timeout(wait):
                         await self._poked.wait()
                 except TimeoutError:
                     pass
@@ -159,14 +193,29 @@ class Worker:
         finally:
             self._settled.set()  # nobody is to wait for it any more
 
+    def _pause(self) -> float:
+        """How many seconds it is to be left alone."""
+        misbehaviour = self.state.misbehaviour
+        left = misbehaviour.until - self._clock() if misbehaviour is not None else 0.0
+        if left <= 0:
+            return 0.0
+        self._lost("Misbehaving", str(misbehaviour))
+        return left
+
     async def _guarded(self) -> bool:
         """One session to its end; whether it ever was one. Whatever is wrong with one worker costs that one alone."""
         try:
-            return await self._once()
+            async with asyncio.timeout(None) as self._scope:
+                return await self._once()
         except Exception as error:  # noqa: BLE001
-            self._lost("InternalError", f"{type(error).__name__}: {error}")
-            self._log.error("a worker's connection failed unexpectedly", exc_info=True)
+            if self._breach is not None:
+                self._misbehaved(self._breach)
+            else:
+                self._lost("InternalError", f"{type(error).__name__}: {error}")
+                self._log.error("a worker's connection failed unexpectedly", exc_info=True)
             return False
+        finally:
+            self._scope = self._breach = None
 
     async def _once(self) -> bool:
         target = self._target
@@ -174,7 +223,7 @@ class Worker:
             self._lost(target.reason, target.problem)
             return False
         try:
-            connection = self._connection(target.kubeconfig)
+            connection = await self._connection(target.kubeconfig)
         except ConfigError as error:
             self._lost("KubeconfigRefused", str(error))
             return False
@@ -187,9 +236,10 @@ class Worker:
                 also=self._asked | self._occupied,
                 guard=self._options.guard,
                 clock=self._clock,
+                budget=self._budget,
             ) as session:
                 same = self._claim(self.name, session.facts.identity)
-                if same is not None:
+                if same:
                     self._lost("SameCluster", f"it is the same cluster as {same}; one of the two is not used")
                     return False
                 connected = True
@@ -199,6 +249,8 @@ class Worker:
                 finally:
                     self.session, self._occupied = None, session.occupied()
         except (ApiError, TimeoutError) as error:
+            if self._breach is not None:
+                raise
             if connected or self._retries == 0:
                 self._lost(_reason(error), str(error) or "no answer in time")
             else:
@@ -206,14 +258,59 @@ class Worker:
                 self._log.info("worker is not connected anew yet", error=str(error))
         return connected
 
-    def _connection(self, kubeconfig: bytes) -> Connection:
+    async def _connection(self, kubeconfig: bytes) -> Connection:
+        """What it says, read once. Raises ConfigError."""
+        if self._parsed is None or self._parsed[0] != kubeconfig:
+            if len(kubeconfig) <= _SMALL_KUBECONFIG:
+                found = self._parse(kubeconfig)
+            else:
+                async with self._options.parsing:
+                    found = await asyncio.to_thread(self._parse, kubeconfig)
+            self._parsed = (kubeconfig, found)
+        found = self._parsed[1]
+        if isinstance(found, ConfigError):
+            raise found
+        return found
+
+    def _parse(self, kubeconfig: bytes) -> Connection | ConfigError:
         try:
             return Connection.strict(kubeconfig, name=self.name, plain_http=self._options.plain_http)
-        except ConfigError:
-            raise
-        except Exception as error:
+        except ConfigError as error:
+            return error
+        except Exception as error:  # noqa: BLE001
             # Whatever it says may be a part of the kubeconfig, and the status of a WorkerCluster is no place for that.
-            raise ConfigError(f"the kubeconfig cannot be read ({type(error).__name__})") from error
+            return ConfigError(f"the kubeconfig cannot be read ({type(error).__name__})")
+
+    # --- what it may not do
+
+    def _broke_budget(self, error: OverBudget) -> None:
+        """Whoever notices it first ends the session."""
+        if self._breach is None and self._scope is not None:
+            self._breach = error
+            self._scope.reschedule(asyncio.get_running_loop().time())
+
+    def _misbehaved(self, error: OverBudget) -> None:
+        self._note(Misbehaviour.after(self.state.misbehaviour, error.message, self._clock()))
+        self._log.warning("worker misbehaves", error=error.message)
+        metrics.MISBEHAVED.labels(self.name).inc()
+        self._pause()
+
+    def _is_another(self) -> None:
+        """Its identity has changed. Raises OverBudget for one that is another cluster each time."""
+        now = asyncio.get_running_loop().time()
+        self._replaced = [at for at in self._replaced if at > now - _IDENTITIES_WITHIN] + [now]
+        if len(self._replaced) > _IDENTITIES:
+            raise self._budget.traffic.breach("it says again and again that it is another cluster")
+
+    def _lift(self) -> None:
+        """It may be tried at once, whatever it did."""
+        if self.state.misbehaviour is not None:
+            self._note(self.state.misbehaviour.lifted(self._clock()))
+
+    def _note(self, misbehaviour: Misbehaviour | None) -> None:
+        if misbehaviour != self.state.misbehaviour:
+            self.state = replace(self.state, misbehaviour=misbehaviour)
+            self._handlers.state_changed(self.name, reconnected=False)
 
     async def _follow(self, session: Session) -> None:
         """Heartbeats until they fail, or until something about the worker is to be different."""
@@ -240,6 +337,7 @@ class Worker:
                 wait = heartbeat.period / 4
                 continue
             if answer.identity != session.facts.identity:
+                self._is_another()
                 self._renew("Replaced", "another cluster answers at its address now")
                 return
             failures, beats, wait = 0, beats + 1, heartbeat.period
@@ -250,7 +348,10 @@ class Worker:
                 return
 
     def _answered(self, answer: ProbeAnswer, latency: float) -> None:
-        self.state = replace(self.state, last_contact=self._clock(), latency=latency, clock_ahead=answer.clock_ahead)
+        now = self._clock()
+        self.state = replace(self.state, last_contact=now, latency=latency, clock_ahead=answer.clock_ahead)
+        if self.state.misbehaviour is not None and self.state.misbehaviour.is_over(now):
+            self._note(None)
 
     def _check_scopes(self, session: Session) -> None:
         """Which namespaces cannot be followed, and since when: that is the trouble of the copies there alone."""
@@ -305,6 +406,8 @@ class Worker:
             last_contact=self._clock(),
             clock_ahead=session.facts.clock_ahead,
             version=session.facts.version,
+            identity=session.facts.identity,
+            misbehaviour=self.state.misbehaviour,
             is_management=session.facts.identity == self._options.origin,
             missing=session.facts.missing,
             capacity=session.capacity(),

@@ -1,13 +1,18 @@
 """What a session keeps track of on a worker: a list of kinds, each with its selector and its trim."""
 
 from dataclasses import dataclass
-from typing import Final
+from itertools import islice
+from typing import Any, Final
 
 from multimirror.api import ORIGIN_LABEL, ORIGIN_UID_LABEL
 from multimirror.kube import Object, Resource
 from multimirror.kube.resources import NAMESPACES, NODES
 from multimirror.kube.trimming import compact
 from multimirror.kube.watch import Trim
+
+_RESOURCES: Final = 64
+_LONGEST_RESOURCE: Final = 317
+_LONGEST_AMOUNT: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,19 +39,44 @@ def origin_uids(copy: Object) -> list[str]:
 
 def trim_node(node: Object) -> Object:
     """Only what counts for capacity: a node that says every few seconds that it is there says nothing new."""
-    status = node.get("status") or {}
+    spec, status = _mapping(node.get("spec")), _mapping(node.get("status"))
+    conditions = status.get("conditions")
     return {
-        "metadata": {key: node["metadata"][key] for key in ("name", "uid", "resourceVersion")},
-        "spec": {"unschedulable": bool((node.get("spec") or {}).get("unschedulable"))},
+        "metadata": _metadata(node, "name", "uid", "resourceVersion"),
+        "spec": {"unschedulable": bool(spec.get("unschedulable"))},
         "status": {
-            "allocatable": status.get("allocatable") or {},
+            "allocatable": _amounts(_mapping(status.get("allocatable"))),
             "conditions": [
-                {"type": "Ready", "status": condition.get("status")}
-                for condition in status.get("conditions") or ()
-                if condition.get("type") == "Ready"
-            ],
+                {"type": "Ready", "status": "True" if condition.get("status") == "True" else "False"}
+                for condition in (conditions if isinstance(conditions, list) else ())
+                if isinstance(condition, dict) and condition.get("type") == "Ready"
+            ][:1],
         },
     }
+
+
+def trim_worker_namespace(namespace: Object) -> Object:
+    """Its name, and whether it is going."""
+    return {"metadata": _metadata(namespace, "name", "uid", "resourceVersion", "deletionTimestamp")}
+
+
+def _metadata(obj: Object, *kept: str) -> dict[str, str]:
+    metadata = obj["metadata"]
+    return {key: metadata[key] for key in kept if isinstance(metadata.get(key), str) and len(metadata[key]) <= 253}
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _amounts(found: dict[str, Any]) -> dict[str, str]:
+    """Resources, as long as they can be some: a real node has a dozen."""
+    amounts = {}
+    for name, amount in islice(found.items(), _RESOURCES):
+        text = str(amount) if isinstance(amount, int) else amount
+        if isinstance(text, str) and len(text) <= _LONGEST_AMOUNT and len(name) <= _LONGEST_RESOURCE:
+            amounts[name] = text
+    return amounts
 
 
 def trim_namespace(namespace: Object) -> Object:
@@ -57,4 +87,4 @@ def trim_namespace(namespace: Object) -> Object:
 
 
 FOLLOWED_NODES: Final = Followed(resource=NODES, trim=trim_node)
-FOLLOWED_NAMESPACES: Final = Followed(resource=NAMESPACES, trim=trim_namespace)
+FOLLOWED_NAMESPACES: Final = Followed(resource=NAMESPACES, trim=trim_worker_namespace)

@@ -3,6 +3,8 @@ operator allows (links that lead out of it are refused).
 
 Files are followed too: a file that was replaced, or a directory of a mounted Secret that was swapped, is another file,
 or has another time or size. Nothing is watched; whoever cares asks now and then (`changed`).
+
+Of Secrets only what can be a kubeconfig is kept: in our namespace there are others, some of them large.
 """
 
 import base64
@@ -12,14 +14,31 @@ from pathlib import Path
 from typing import Final
 
 from multimirror.api import SecretKey, WorkerClusterSpec
-from multimirror.kube import Informer
+from multimirror.kube import Informer, Object
+from multimirror.kube.kubeconfig import LARGEST
 
-_LARGEST: Final = 1 << 20
+_LARGEST_ENCODED: Final = (LARGEST + 2) // 3 * 4
+_KEPT: Final = 2 * _LARGEST_ENCODED
+"""Characters of one Secret; the smallest of its values first."""
 _Fingerprint = tuple[str, int, int, int]
 
 
 class KubeconfigMissing(Exception):  # noqa: N818 - the reason in the WorkerCluster's condition
     """There is none, or none that may be read. The text says what to do."""
+
+
+def trim_secret(secret: Object) -> Object:
+    """What may be a kubeconfig; of what is too large for one, or of another type, only that it is there."""
+    metadata, data = secret["metadata"], secret.get("data") or {}
+    kept: dict[str, str | None] = {}
+    left = _KEPT if secret.get("type", "Opaque") == "Opaque" else 0
+    sizes = {key: len(value) if isinstance(value, str) else 0 for key, value in data.items()}
+    for key in sorted(sizes, key=sizes.__getitem__):
+        fits = sizes[key] <= min(left, _LARGEST_ENCODED)
+        kept[key] = data[key] if fits else None
+        left -= sizes[key] if fits else 0
+    names = ("name", "namespace", "uid", "resourceVersion")
+    return {"metadata": {key: metadata[key] for key in names if key in metadata}, "data": kept}
 
 
 class Kubeconfigs:
@@ -48,9 +67,12 @@ class Kubeconfigs:
         secret = self._secrets.get(f"{self._namespace}/{reference.name}")
         if secret is None:
             raise KubeconfigMissing(f"there is no {where}")
-        value = (secret.get("data") or {}).get(reference.key)
-        if value is None:
+        data = secret.get("data") or {}
+        if reference.key not in data:
             raise KubeconfigMissing(f"{where} has no key {reference.key!r}")
+        value = data[reference.key]
+        if value is None:
+            raise KubeconfigMissing(f"{where}: key {reference.key!r} is larger than {LARGEST // 1024} KiB")
         try:
             return base64.b64decode(value, validate=True)
         except binascii.Error as error:
@@ -69,13 +91,13 @@ class Kubeconfigs:
             if found.exists() and not found.is_file():
                 raise KubeconfigMissing(f"{path!r} is no file")
             with found.open("rb") as file:
-                content = file.read(_LARGEST + 1)
+                content = file.read(LARGEST + 1)
         except OSError as error:
             raise KubeconfigMissing(f"{path!r} cannot be read: {error.strerror}") from error
         except (RuntimeError, ValueError) as error:  # links that go round in circles; a name that no file can have
             raise KubeconfigMissing(f"{path!r} cannot be read") from error
-        if len(content) > _LARGEST:
-            raise KubeconfigMissing(f"{path!r} is larger than 1 MiB")
+        if len(content) > LARGEST:
+            raise KubeconfigMissing(f"{path!r} is larger than {LARGEST // 1024} KiB")
         return content
 
     def _fingerprint(self, path: str) -> _Fingerprint | None:

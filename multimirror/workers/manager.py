@@ -6,7 +6,7 @@ its own condition. What ends a worker's task all the same ends `run`, and is nev
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import structlog
@@ -17,11 +17,13 @@ from multimirror.kube.resources import JOBS
 from multimirror.kube.supervise import Supervisor
 from multimirror.workers.cluster import Target, Worker, WorkerHandlers
 from multimirror.workers.followed import copies_of
+from multimirror.workers.identities import Identities
 from multimirror.workers.kubeconfigs import KubeconfigMissing, Kubeconfigs
 from multimirror.workers.losses import Losses
+from multimirror.workers.misbehaviour import Misbehaviour
 from multimirror.workers.options import WorkerOptions
 from multimirror.workers.session import Scope, SessionOptions
-from multimirror.workers.state import Contact, disconnected_at, recorded_as_connected
+from multimirror.workers.state import Contact, disconnected_at, recorded_as_connected, recorded_identity
 
 _log = structlog.get_logger(__name__)
 
@@ -77,7 +79,7 @@ class Workers:
         self._workers: dict[str, Worker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._asked: dict[str, set[Scope]] = {}  # of workers that are not there yet
-        self._identities: dict[str, str] = {}  # worker: the identity of its cluster
+        self._identities = Identities(self._recorded_identities, self._rank)
         self._dirty: set[str] = set()
         self._news = asyncio.Event()
         self._listed = asyncio.Event()
@@ -175,12 +177,13 @@ class Workers:
             losses=self._losses,
             claim=self._claim,
             clock=self._clock,
+            misbehaviour=Misbehaviour.read(cluster),
         )
         self._tasks[name] = tasks.start(f"worker {name}", worker.run())
 
     def _remove(self, name: str) -> None:
         self.specs.pop(name, None)
-        self._identities.pop(name, None)
+        self._identities.forget(name)
         worker = self._workers.pop(name, None)
         if worker is not None:
             self._asked[name] = worker.scopes()  # for one of the same name: it may be the same cluster
@@ -210,22 +213,46 @@ class Workers:
             problem = f"{type(error).__name__}; the log of the dispatcher says more"
             return Target(kubeconfig=None, reason="InternalError", problem=problem, session=nothing)
 
-    def _claim(self, worker: str, identity: str) -> str | None:
-        """Two names for one cluster would fight over the same copies: the first to come keeps it."""
-        self._identities.pop(worker, None)
-        same = next((name for name, claimed in self._identities.items() if claimed == identity), None)
-        if same is None:
-            self._identities[worker] = identity
-        return same
+    def _claim(self, worker: str, identity: str) -> str:
+        """Whose identity it is instead; empty: it is granted."""
+        claim = self._identities.claim(worker, identity)
+        self._recheck(claim.displaced)
+        return claim.holder
+
+    def _recheck(self, names: Iterable[str]) -> None:
+        for name in names:
+            if name in self._workers:
+                self._workers[name].recheck()
+
+    def _recorded_identities(self) -> dict[str, str]:
+        return {cluster["metadata"]["name"]: recorded_identity(cluster) for cluster in self._clusters.list()}
+
+    def _rank(self, name: str) -> tuple[str, str]:
+        """The older one comes first."""
+        metadata = (self._clusters.get(name) or {}).get("metadata") or {}
+        return str(metadata.get("creationTimestamp", "")), name
 
     # --- the management cluster
 
     def _cluster_changed(self, change: Change) -> None:
         name = change.object["metadata"]["name"]
+        self._status_changed(name, change)
         if change.old is None or change.new is None or change.old.get("spec") != change.new.get("spec"):
             self._mark(name)
         elif recorded_as_connected(change.new) and not recorded_as_connected(change.old):
             self._handlers.state_changed(name, reconnected=False)  # renewals of fences wait for this
+
+    def _status_changed(self, name: str, change: Change) -> None:
+        """What another process of ours, or a person, wrote about a worker that we have."""
+        worker = self._workers.get(name)
+        if worker is None or change.new is None:
+            return
+        misbehaviour = Misbehaviour.read(change.new)
+        if misbehaviour != Misbehaviour.read(change.old):
+            worker.recorded_misbehaviour(misbehaviour)
+        identity = recorded_identity(change.new)
+        if identity and identity != recorded_identity(change.old):
+            self._recheck(self._identities.usurpers(name, identity))
 
     def _secret_changed(self, change: Change) -> None:
         if change.old is not None and change.new is not None and change.old.get("data") == change.new.get("data"):

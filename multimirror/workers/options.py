@@ -1,5 +1,6 @@
 """How workers are reached, and how it is noticed that they are not."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,3 +37,7 @@ class WorkerOptions:
     """Also without TLS: for clusters inside this process."""
     also_followed: tuple[Followed, ...] = ()
     """What is kept track of there besides the copies of Jobs."""
+    known_copies: Callable[[str], int] = lambda _: 0
+    """How many objects a worker has of us, as far as their originals say: so much more it may send and show."""
+    parsing: asyncio.Lock = field(default_factory=asyncio.Lock, compare=False)
+    """Large kubeconfigs are read one after the other: a hundred threads would keep everybody else waiting."""

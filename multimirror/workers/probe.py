@@ -1,5 +1,10 @@
-"""Before a worker gets Jobs: is it there, which version, which cluster, and may we do what we will have to do?"""
+"""Before a worker gets Jobs: is it there, which version, which cluster, and may we do what we will have to do?
 
+What it says about itself is shown to people and written into statuses, so it is taken only in the form that it has in
+truth: a short version, a plain identity, a clock that is not days away.
+"""
+
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,9 +15,13 @@ import orjson
 
 from multimirror.kube import Client
 from multimirror.kube.access import Permission, denied
-from multimirror.kube.errors import BadAnswer
+from multimirror.kube.errors import BadAnswer, printable
 from multimirror.kube.resources import NAMESPACES
 
+_LONGEST_VERSION: Final = 64
+_FURTHEST_CLOCK: Final = 86400.0
+"""Seconds; certificates and tokens would not be valid with a clock that is further away than that."""
+_IDENTITY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
 _NEEDED: Final = ("list", "watch", "create", "patch", "delete")
 
 
@@ -74,9 +83,11 @@ async def probe(client: Client, seconds: float | None = None, clock: Callable[[]
     """
     answer = await client.request("GET", NAMESPACES.path(None, "kube-system"), timeout=seconds)
     try:
-        identity = str(orjson.loads(answer.body)["metadata"]["uid"])
+        identity = orjson.loads(answer.body)["metadata"]["uid"]
     except (orjson.JSONDecodeError, KeyError, TypeError) as error:
         raise BadAnswer("the answer about namespace kube-system has no uid", cluster=client.cluster) from error
+    if not isinstance(identity, str) or not _IDENTITY.fullmatch(identity):
+        raise BadAnswer("the uid of namespace kube-system is none", cluster=client.cluster)
     return ProbeAnswer(identity, clock_ahead(answer.headers.get("date"), clock()))
 
 
@@ -87,13 +98,19 @@ async def identity_of(client: Client) -> str:
 
 async def version_of(client: Client) -> str:
     """As `kubectl version` shows it; empty where it does not say."""
-    found = orjson.loads((await client.request("GET", "/version")).body)
-    return str(found.get("gitVersion", "")) if isinstance(found, dict) else ""
+    answer = await client.request("GET", "/version")
+    try:
+        found = orjson.loads(answer.body)
+    except orjson.JSONDecodeError as error:
+        raise BadAnswer("the answer about its version is not JSON", cluster=client.cluster) from error
+    version = found.get("gitVersion") if isinstance(found, dict) else None
+    return printable(version, _LONGEST_VERSION) if isinstance(version, str) else ""
 
 
 def clock_ahead(date: str | None, now: float) -> float:
     """From the Date header of an answer."""
     try:
-        return parsedate_to_datetime(date).timestamp() - now if date is not None else 0.0
-    except (ValueError, OverflowError):
+        ahead = parsedate_to_datetime(date).timestamp() - now if date is not None else 0.0
+    except (ValueError, OverflowError, OSError):
         return 0.0
+    return min(max(ahead, -_FURTHEST_CLOCK), _FURTHEST_CLOCK)

@@ -21,6 +21,7 @@ from typing import Final
 
 from multimirror.batch import Json
 from multimirror.kube import ApiError, Change, Client, Connection, Informer, Resource
+from multimirror.kube.budget import UNTRUSTED, CacheBudget
 from multimirror.kube.controller import NotYet
 from multimirror.kube.errors import Forbidden, Unreachable
 from multimirror.kube.own_writes import OwnWrites
@@ -28,6 +29,7 @@ from multimirror.kube.resources import JOBS
 from multimirror.kube.supervise import Supervisor
 from multimirror.workers.capacity import Capacity
 from multimirror.workers.followed import FOLLOWED_NAMESPACES, FOLLOWED_NODES, Followed, origin_uids
+from multimirror.workers.limits import WorkerBudget
 from multimirror.workers.probe import Facts, check
 
 Scope = tuple[Resource, str]
@@ -73,9 +75,14 @@ class SessionHandlers:
 class _Cache:
     """The copies of one kind, in one namespace or in all."""
 
-    def __init__(self, client: Client, followed: Followed, namespace: str | None) -> None:
+    def __init__(self, client: Client, followed: Followed, namespace: str | None, budget: CacheBudget) -> None:
         self.informer = Informer(
-            client, followed.resource, namespace, label_selector=followed.label_selector, trim=followed.trim
+            client,
+            followed.resource,
+            namespace,
+            label_selector=followed.label_selector,
+            trim=followed.trim,
+            budget=budget,
         )
         self.informer.add_index(_BY_ORIGIN, origin_uids)
         self.writes = OwnWrites(self.informer)
@@ -91,6 +98,8 @@ class Session:
         options: SessionOptions,
         tasks: Supervisor,
         handlers: SessionHandlers,
+        *,
+        budget: WorkerBudget,
     ) -> None:
         self.client, self.writer, self.prober = clients
         self.facts = facts
@@ -98,6 +107,7 @@ class Session:
         self._kinds = {followed.resource: followed for followed in options.followed}
         self._caches: dict[Resource, dict[str | None, _Cache]] = {resource: {} for resource in self._kinds}
         self._expected: list[Informer] = []  # those of the caches that the options ask for
+        self._budget, self._copies_budget = budget, budget.copies()
         self._capacity = Capacity()
         self._namespaces: set[str] | None = None
         self._is_open = False
@@ -162,7 +172,8 @@ class Session:
         found: set[Scope] = set()
         for resource, caches in self._caches.items():
             for namespace, cache in caches.items():
-                found.update((resource, copy["metadata"]["namespace"]) for copy in cache.informer.list())
+                there = (copy["metadata"].get("namespace") for copy in cache.informer.list())
+                found.update((resource, each) for each in there if each)
                 if namespace is not None and not cache.informer.has_synced:
                     found.add((resource, namespace))
         return found
@@ -196,15 +207,16 @@ class Session:
         also: Iterable[Scope] = (),
         guard: Callable[[], None] | None = None,
         clock: Callable[[], float],
+        budget: WorkerBudget,
     ) -> AsyncIterator["Session"]:
         """Connect, check, fill the caches. `also`: followed besides what the options allow."""
         async with AsyncExitStack() as stack:
-            client = await stack.enter_async_context(_client(connection, options.concurrency))
-            prober = await stack.enter_async_context(_client(connection, _QUESTIONS))
+            client = await stack.enter_async_context(_client(connection, options.concurrency, budget))
+            prober = await stack.enter_async_context(_client(connection, _QUESTIONS, budget))
             facts = await check(client, options.namespaces, clock)
             writer = client.guarded(guard) if guard is not None else client
             tasks = await stack.enter_async_context(Supervisor())
-            session = cls((client, writer, prober), facts, options, tasks, handlers)
+            session = cls((client, writer, prober), facts, options, tasks, handlers, budget=budget)
             await session._fill(also)
             yield session
 
@@ -219,9 +231,9 @@ class Session:
         needed = []
         if self.facts.sees_namespaces:
             self._namespaces = set()
-            needed.append(self._start(FOLLOWED_NAMESPACES, self._namespace_changed))
+            needed.append(self._start(FOLLOWED_NAMESPACES, self._namespace_changed, self._budget.namespaces()))
         if self.facts.sees_nodes and self._options.follow_nodes:
-            needed.append(self._start(FOLLOWED_NODES, self._node_changed))
+            needed.append(self._start(FOLLOWED_NODES, self._node_changed, self._budget.nodes()))
         await self._synced(needed)
         self._is_open = True
 
@@ -244,7 +256,7 @@ class Session:
 
     def _follow(self, followed: Followed, namespace: str | None) -> Informer:
         resource = followed.resource
-        cache = self._caches[resource][namespace] = _Cache(self.client, followed, namespace)
+        cache = self._caches[resource][namespace] = _Cache(self.client, followed, namespace, self._copies_budget)
         cache.informer.add_handler(lambda change: self._handlers.copy_changed(resource, change))
         self._run(cache.informer, namespace)
         self._tasks.start(f"filling {resource.name}", self._tell_when_filled(cache.informer), may_return=True)
@@ -255,8 +267,8 @@ class Session:
         if self._is_open:
             self._handlers.cache_filled()
 
-    def _start(self, followed: Followed, handler: Callable[[Change], None]) -> Informer:
-        informer = Informer(self.client, followed.resource, trim=followed.trim)
+    def _start(self, followed: Followed, handler: Callable[[Change], None], budget: CacheBudget) -> Informer:
+        informer = Informer(self.client, followed.resource, trim=followed.trim, budget=budget)
         informer.add_handler(handler)
         self._run(informer)
         return informer
@@ -284,8 +296,15 @@ class Session:
             self._handlers.cluster_changed()
 
 
-def _client(connection: Connection, concurrency: int) -> Client:
-    return Client(connection, concurrency=concurrency, timeout=15.0, user_agent="multimirror")
+def _client(connection: Connection, concurrency: int, budget: WorkerBudget) -> Client:
+    return Client(
+        connection,
+        concurrency=concurrency,
+        timeout=15.0,
+        user_agent="multimirror",
+        limits=UNTRUSTED,
+        budget=budget.traffic,
+    )
 
 
 async def _first(informers: list[Informer]) -> None:

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from multimirror.api import CONNECTED, READY
+from multimirror.api import CONNECTED, MISBEHAVING, READY
 from multimirror.batch import Json, find_condition
 from multimirror.batch.times import seconds_of
+from multimirror.workers.misbehaviour import Misbehaviour
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,10 @@ class WorkerState:
     clock_ahead: float = field(default=0.0, compare=False)
     """How many seconds its clock is ahead of ours; what it says itself, so never more than the truth by much."""
     version: str = ""
+    identity: str = ""
+    """Which cluster it is, since it was connected."""
+    misbehaviour: Misbehaviour | None = None
+    """What it did that no honest worker does; None: nothing, lately."""
     is_management: bool = False
     """It is the management cluster itself."""
     missing: tuple[str, ...] = ()
@@ -67,10 +72,13 @@ def conditions(state: WorkerState, *, cordoned: bool) -> list[tuple[str, bool, s
     reason, message = state.why_not_ready
     if state.ready and cordoned:
         reason, message = "Cordoned", "it takes no new Jobs; those that run there go on"
-    return [
+    found = [
         (CONNECTED, state.connected, state.reason, state.message),
         (READY, state.ready and not cordoned, reason, message),
     ]
+    if state.misbehaviour is not None:
+        found.append((MISBEHAVING, True, "OverBudget", str(state.misbehaviour)))
+    return found
 
 
 def merged_conditions(
@@ -92,7 +100,7 @@ def merged_conditions(
                 "observedGeneration": generation,
             }
         )
-    ours = {kind for kind, _, _, _ in wanted}
+    ours = {kind for kind, _, _, _ in wanted} | {MISBEHAVING}  # which is there only while it holds
     return result + [each for each in before if each.get("type") not in ours]
 
 
@@ -100,6 +108,11 @@ def recorded_as_connected(cluster: Json | None) -> bool:
     """What a WorkerCluster's own status says."""
     condition = _connected_condition(cluster)
     return condition is not None and condition.get("status") == "True"
+
+
+def recorded_identity(cluster: Json | None) -> str:
+    """Which cluster it was at first contact, or since it was replaced; empty: never seen."""
+    return str(((cluster or {}).get("status") or {}).get("identity") or "")
 
 
 def disconnected_at(cluster: Json | None) -> float | None:

@@ -27,7 +27,8 @@ def permissions(namespace: str, *, lease: str | None, admission: bool) -> list[P
     written += [("mirrorqueues/status", GROUP), ("events", "")]
     needed = [Permission(verb, resource, group) for resource, group in followed for verb in ("list", "watch")]
     needed += [Permission("patch", resource, group) for resource, group in written]
-    needed += [Permission("get", "namespaces"), Permission("create", "events"), Permission("list", "events")]
+    needed += [Permission("get", "namespaces"), Permission("get", "jobs", "batch")]
+    needed += [Permission("create", "events"), Permission("list", "events")]
     needed.append(Permission(VERB, "mirrorqueues", GROUP))
     needed += [Permission(verb, "secrets", namespace=namespace) for verb in ("list", "watch")]
     if lease is not None:

@@ -19,6 +19,7 @@ from multimirror.batch.labels import (
 )
 from multimirror.batch.types import Json, clone
 from multimirror.kinds.job.fence import first_deadline
+from multimirror.kinds.job.sizes import size_within
 from multimirror.kinds.kind import CopyOptions
 
 _NOT_FOR_THE_COPY: Final = ("managedBy", "suspend", "ttlSecondsAfterFinished")
@@ -39,8 +40,8 @@ _TRACKING_DOMAINS: Final = (
 )
 
 
-def make_copy(original: Json, options: CopyOptions) -> Json:
-    """The Job to create on a worker."""
+def make_copy(original: Json, options: CopyOptions, *, most: int | None = None) -> Json:
+    """The Job to create on a worker, with no more pods at once than `most`."""
     metadata = original["metadata"]
     generated = _generated_labels(original)
     labels = _kept(metadata.get("labels"), generated)
@@ -50,7 +51,7 @@ def make_copy(original: Json, options: CopyOptions) -> Json:
         ATTEMPT_LABEL: str(options.attempt),
     }
     annotations = _kept(metadata.get("annotations"), {})
-    spec = _copied_spec(original["spec"], generated)
+    spec = _copied_spec(original["spec"], generated) | size_within(original["spec"], most)
     deadline = first_deadline(original)
     if deadline is not None:
         spec["activeDeadlineSeconds"] = deadline

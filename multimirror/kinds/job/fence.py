@@ -53,7 +53,7 @@ def deadline(job: Json, copy: Copy, now_there: float) -> tuple[int | None, float
 
 def may_resume(copy: Copy) -> bool:
     """Whether the worker has noticed that the copy was suspended: only then its time starts anew when it is resumed."""
-    return _suspended(copy.object)
+    return is_suspended(copy.object)
 
 
 def fence_expired(job: Json, status: Json) -> bool:
@@ -87,10 +87,11 @@ def _ran(copy: Json, now_there: float) -> float:
 
 
 def _runs(copy: Json) -> bool:
-    return bool((copy.get("status") or {}).get("startTime")) and not _suspended(copy)
+    return bool((copy.get("status") or {}).get("startTime")) and not is_suspended(copy)
 
 
-def _suspended(copy: Json) -> bool:
+def is_suspended(copy: Json) -> bool:
+    """Its controller says so."""
     condition = find_condition((copy.get("status") or {}).get("conditions") or (), "Suspended")
     return condition is not None and condition.get("status") == "True"
 

@@ -1,20 +1,24 @@
 """batch/v1 Job, as a mirrored kind."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from multimirror.api.placement import Copy, fence_of
 from multimirror.batch import Json, Phase, find_condition, phase
-from multimirror.kinds.job import endings, fence
+from multimirror.kinds.job import endings, fence, trim
 from multimirror.kinds.job.copy import make_copy
 from multimirror.kinds.job.mirror import mirror_status
+from multimirror.kinds.job.sizes import pods_held, pods_of, pods_there, size_in_step
 from multimirror.kinds.kind import RUNNING, CopyOptions, InStep, Kind, Outcome, Rejection
 from multimirror.kinds.pod_sets import PodSet
+from multimirror.kinds.reserved import reserved_of
 from multimirror.kube.resource import Object, Resource
 from multimirror.kube.resources import JOBS
 
 _STOCK: Final = frozenset({"kube-controller-manager", "k3s"})
 """How the API server calls those who carry Kubernetes' own Job controller, in managedFields."""
+_PODS: Final = "main"
+"""The one pod set of a Job."""
 
 
 class JobKind:
@@ -26,12 +30,7 @@ class JobKind:
     suspend_path = ("spec", "suspend")
 
     def trim(self, obj: Object) -> Object:
-        """Of managedFields only whether Kubernetes' own Job controller has written: they are half of an object."""
-        metadata = obj["metadata"]
-        writers = _stock_writers(metadata.pop("managedFields", None))
-        if writers:
-            metadata["managedFields"] = writers
-        return obj
+        return trim.trim_original(obj, _stock_writers(obj["metadata"].get("managedFields")))
 
     def managed_by(self, obj: Json) -> str | None:
         return (obj.get("spec") or {}).get("managedBy")
@@ -63,14 +62,29 @@ class JobKind:
         return bool((obj.get("status") or {}).get("startTime"))
 
     def pod_sets(self, obj: Json) -> Sequence[PodSet]:
-        spec = obj["spec"]
-        pods = spec.get("parallelism", 1)
-        if spec.get("completions") is not None:
-            pods = min(pods, spec["completions"])
-        return (PodSet("main", pods, spec["template"]["spec"]),)
+        return (PodSet(_PODS, pods_of(obj["spec"]), obj["spec"]["template"]["spec"]),)
+
+    def pod_counts(self, obj: Json) -> Mapping[str, int]:
+        return {_PODS: pods_of(obj["spec"])}
+
+    def pods_held(self, copy: Json) -> Mapping[str, int]:
+        return {_PODS: pods_held(copy)}
+
+    def has_stopped(self, copy: Json) -> bool:
+        return fence.is_suspended(copy) and not pods_there(copy)
+
+    def template_of(self, obj: Json) -> str:
+        return trim.template_of(obj)
+
+    def size_of(self, obj: Json) -> int:
+        return trim.bytes_of(obj)
+
+    def problem_of(self, obj: Json) -> str:
+        return trim.problem_of(obj)
 
     def make_copy(self, original: Json, options: CopyOptions) -> Json:
-        return make_copy(original, options)
+        reserved = reserved_of(original)
+        return make_copy(original, options, most=reserved.counts.get(_PODS) if reserved is not None else None)
 
     def mirror(self, original: Json, observed: object) -> Json | Rejection | None:
         return mirror_status(original, observed)
@@ -83,16 +97,16 @@ class JobKind:
 
     def in_step(self, original: Json, copy: Copy, *, clock: float, may_renew: bool) -> InStep:
         """The fields that may change while a Job runs, and only those: what a worker's webhooks add is not ours."""
-        spec, theirs = original["spec"], copy.object["spec"]
-        wanted: Json = {"parallelism": spec.get("parallelism", 1)}
+        spec, theirs, reserved = original["spec"], copy.object["spec"], reserved_of(original)
+        # Where nothing is written down yet, it is what the copy has.
+        most = reserved.counts.get(_PODS, 0) if reserved is not None else pods_of(theirs)
+        wanted: Json = size_in_step(spec, most)
         again_in: float | None = None
         fenced = fence_of(original) is not None
         if spec.get("suspend") or not fenced or not theirs.get("suspend") or fence.may_resume(copy):
             wanted["suspend"] = bool(spec.get("suspend"))
         if not fenced or may_renew:
             wanted["activeDeadlineSeconds"], again_in = fence.deadline(original, copy, clock)
-        if spec.get("completionMode") == "Indexed":
-            wanted["completions"] = spec.get("completions")
         found = {key: theirs.get(key) for key in wanted} | {"suspend": bool(theirs.get("suspend"))}
         changed = {key: value for key, value in wanted.items() if found[key] != value}
         renews = fenced and "activeDeadlineSeconds" in changed

@@ -6,6 +6,7 @@ What differs is tested too: a policy cannot look a queue up, so a Job may name o
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -24,6 +25,7 @@ from multimirror.api import (
     PRIORITY_LABEL,
     QUEUE_LABEL,
 )
+from multimirror.api.limits import size_of
 from multimirror.kube import ApiError, Client, Connection, Resource
 from multimirror.kube.errors import Forbidden
 from multimirror.kube.resources import JOBS
@@ -221,6 +223,76 @@ async def test_a_queue_may_be_used_from_the_namespaces_that_it_selects(
             await asyncio.sleep(0.05)
     error = await refusal(client, job, namespace)
     assert f"MirrorQueue '{queue}' may not be used from namespace '{namespace}'" in error.message
+
+
+@pytest.mark.parametrize(
+    ("priority", "most", "told"),
+    [
+        ("7", 7, None),
+        ("8", 7, "allows up to 7 (maxPriority)"),
+        ("10", 9, "allows up to 9 (maxPriority)"),
+        ("1", 0, "allows up to 0 (maxPriority)"),
+        (None, 0, None),
+        ("999999999", None, None),
+    ],
+)
+async def test_a_queue_says_how_urgent_its_jobs_may_be(
+    client: Client, priority: str | None, most: int | None, told: str | None
+) -> None:
+    namespace, queue = (
+        await a_namespace(client),
+        await a_queue(client, **({} if most is None else {"maxPriority": most})),
+    )
+    job = a_job("j", {QUEUE_LABEL: queue, **({} if priority is None else {PRIORITY_LABEL: priority})})
+    if told is None:
+        await client.create(JOBS, job, namespace)
+        return
+    async with asyncio.timeout(DEADLINE):  # the policy hears of a new queue a moment after it was made
+        while await acts(client, job, namespace) is not None:
+            await asyncio.sleep(0.05)
+    error = await refusal(client, job, namespace)
+    assert f"the label {PRIORITY_LABEL} is {priority}, and MirrorQueue '{queue}' {told}" in error.message
+
+
+def _fat(**fat: Any) -> Object:
+    """A Job with a little too much of something."""
+    job = a_job("fat")
+    job["metadata"]["annotations"] = fat.pop("annotations", {})
+    job["spec"]["template"]["spec"] |= {key: fat.pop(key) for key in ("initContainers", "tolerations") if key in fat}
+    job["spec"]["template"]["spec"]["containers"][0] |= fat
+    return job
+
+
+@pytest.mark.parametrize(
+    "fat",
+    [
+        pytest.param({"annotations": {"a": "x" * 200_000}, "args": ["x" * 70_000]}, id="annotations and arguments"),
+        pytest.param({"env": [{"name": "X", "value": "x" * 300_000}]}, id="one variable"),
+        pytest.param({"env": [{"name": f"X{number}", "value": "x"} for number in range(12_000)]}, id="many variables"),
+        pytest.param({"args": ["x" * 1000] * 270}, id="arguments"),
+        pytest.param({"command": ["x"] * 100_000}, id="a long command"),
+        pytest.param(
+            {"initContainers": [{"name": "i", "image": "busybox", "args": ["x" * 300_000]}]}, id="before it begins"
+        ),
+        pytest.param({"tolerations": [{"key": f"k{number}"} for number in range(20_000)]}, id="tolerations"),
+    ],
+)
+async def test_a_job_that_is_too_large_is_refused_in_words(client: Client, fat: Object) -> None:
+    job, queue = _fat(**fat), await a_queue(client)
+    namespace = await a_namespace(client)
+    await client.create(JOBS, job, namespace, dry_run=True)  # of nobody's concern without a queue
+    job["metadata"]["labels"] = {QUEUE_LABEL: queue}
+    error = await refusal(client, job, namespace)
+    assert isinstance(error, Forbidden)
+    assert "KiB of metadata and spec, more than the 256 KiB that may be placed" in error.message
+
+
+async def test_a_job_that_is_not_too_large_is_taken(client: Client) -> None:
+    variables = [{"name": f"X{number}", "value": "x" * 100} for number in range(1500)]
+    job = _fat(annotations={"a": "x" * 20_000}, env=variables, args=["x" * 20_000])
+    assert 200 * 1024 < size_of(job) < 256 * 1024
+    job["metadata"]["labels"] = {QUEUE_LABEL: await a_queue(client)}
+    await client.create(JOBS, job, await a_namespace(client))
 
 
 async def test_unlike_the_webhook_a_policy_cannot_see_that_a_queue_does_not_exist(client: Client) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import yaml
 
 from clusters.background import BackgroundFleet
 from multimirror.admission import PATH, Registration
@@ -71,7 +72,10 @@ class Installation:
 
     @contextlib.asynccontextmanager
     async def dispatcher(self) -> AsyncIterator[None]:
-        connection = Connection.from_kubeconfig(self.kubeconfig, name="management")
+        config = yaml.safe_load(self.kubeconfig.read_text())
+        for user in config["users"]:  # the policies take no administrator for the dispatcher
+            user["user"]["as"] = f"system:serviceaccount:{SYSTEM}:multimirror"
+        connection = Connection.from_kubeconfig(config, name="management")
         async with Client(connection) as client, await a_dispatcher(client, DispatcherOptions(namespace=SYSTEM)):
             yield
 

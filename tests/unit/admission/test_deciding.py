@@ -52,6 +52,7 @@ DEFAULTED = a_namespace(**{DEFAULT_QUEUE_LABEL: "q"})
 QUEUES: dict[str, Object] = {
     "q": {"metadata": {"name": "q"}, "spec": {}},
     "team-b-only": {"metadata": {"name": "b"}, "spec": {"namespaceSelector": {"matchLabels": {"team": "b"}}}},
+    "calm": {"metadata": {"name": "calm"}, "spec": {"maxPriority": 10}},
     "broken": {"metadata": {"name": "broken"}, "spec": {"placement": "Random"}},
 }
 OURS_WITHOUT_A_QUEUE = (
@@ -126,20 +127,20 @@ def test_a_job_is_left_alone(job: Object, namespace: Object) -> None:
         pytest.param(
             a_job(queued("nope")),
             PLAIN,
-            "there is no MirrorQueue 'nope'; namespace 'team-a' may use q",
+            "there is no MirrorQueue 'nope'; namespace 'team-a' may use calm, q",
             id="no such queue",
         ),
         pytest.param(
             a_job(),
             a_namespace(**{DEFAULT_QUEUE_LABEL: "nope"}),
-            "there is no MirrorQueue 'nope'; namespace 'team-a' may use q",
+            "there is no MirrorQueue 'nope'; namespace 'team-a' may use calm, q",
             id="no such default queue",
         ),
         pytest.param(
             a_job(queued("team-b-only")),
             PLAIN,
             "MirrorQueue 'team-b-only' may not be used from namespace 'team-a', whose labels do not match its "
-            "spec.namespaceSelector; namespace 'team-a' may use q",
+            "spec.namespaceSelector; namespace 'team-a' may use calm, q",
             id="another team's queue",
         ),
         pytest.param(
@@ -208,6 +209,12 @@ def test_a_job_is_left_alone(job: Object, namespace: Object) -> None:
             PLAIN,
             "metadata.labels[multimirror.dev/priority]: must be a whole number from 0 to 999999999, not 'high'",
             id="a priority that is no number",
+        ),
+        pytest.param(
+            a_job({QUEUE_LABEL: "calm", PRIORITY_LABEL: "999999999"}),
+            PLAIN,
+            "the label multimirror.dev/priority is 999999999, and MirrorQueue 'calm' allows up to 10 (maxPriority)",
+            id="a priority above the queue's",
         ),
         pytest.param(
             a_job(queued(), {CLUSTERS_ANNOTATION: "east,,west"}),

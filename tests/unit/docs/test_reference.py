@@ -51,6 +51,8 @@ def said_of_waiting() -> set[str]:
     for name, call in calls("scheduling"):
         if name == "PlacementDecision":
             found |= set(text(call.args[1] if len(call.args) > 1 else keyword(call, "reason")))
+        if name == "Objection":
+            found |= set(text(call.args[0]))
     return found
 
 

@@ -184,3 +184,38 @@ async def test_a_recorder_that_cannot_go_on_ends_whoever_relies_on_it() -> None:
         with pytest.raises(TaskEnded, match=r"^events of multimirror ended unexpectedly: ZeroDivisionError"):
             await rely(client)
         assert asyncio.get_running_loop().time() < 1, "there is nobody left who could send what waits"
+
+
+def a_thing_of(namespace: str, name: str) -> dict[str, Any]:
+    thing = a_thing(name)
+    return {**thing, "metadata": {**thing["metadata"], "namespace": namespace, "uid": f"{namespace}-{name}"}}
+
+
+@virtual_time
+async def test_a_flood_of_one_namespace_delays_the_events_of_another_by_one() -> None:
+    async with running() as server, Client(server.connection()) as client:
+        server.then_answer(201, {})
+        async with recorder(client) as events:
+            for number in range(500):
+                events.event(a_thing_of("crowd", f"thing-{number}"), "Waits", "No room")
+            events.event(a_thing_of("quiet", "a"), "Waits", "No room")
+            await events.flush()
+    told = [body["metadata"]["namespace"] for _, body in writes(server)]
+    assert told.index("quiet") <= 2
+    assert len(told) == 501
+
+
+@virtual_time
+async def test_where_there_is_no_more_room_the_namespace_with_most_events_gives_way() -> None:
+    async with running() as server, Client(server.connection()) as client:
+        server.then_answer(201, {})
+        async with recorder(client, capacity=100) as events:
+            for number in range(1000):
+                events.event(a_thing_of("crowd", f"thing-{number}"), "Waits", "No room")
+            assert events.room("crowd") == 0
+            for number in range(60):
+                events.event(a_thing_of("quiet", f"thing-{number}"), "Waits", "No room")
+            assert events.room("quiet") == 0
+            assert len(events._pending) == 100
+    told = [body["metadata"]["namespace"] for _, body in writes(server)]
+    assert (told.count("crowd"), told.count("quiet")) == (50, 50)

@@ -302,3 +302,48 @@ class TestExecPlugin:
         async with Client(Connection.from_kubeconfig(config, name="worker-1")) as client:
             with pytest.raises(Unauthorized, match=r"cluster worker-1: users\[\]\.user\.exec: .*nothing cannot be run"):
                 await client.get(THINGS, "a", "default")
+
+
+def bomb() -> str:
+    """A merge of merges of merges: a few hundred bytes that take half a minute."""
+    lines = ["kind: Config", "x0: &x0 {a: b}"]
+    lines += [f"x{n}: &x{n} {{<<: [{', '.join([f'*x{n - 1}'] * 9)}]}}" for n in range(1, 9)]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        pytest.param(bomb(), "anchors or aliases", id="a merge bomb"),
+        pytest.param("kind: Config\na: &a b\nc: *a\n", "anchors or aliases", id="an alias"),
+        pytest.param("kind: Config\n<<: {a: b}\n", "merge keys", id="a merge key"),
+        pytest.param("kind: Config\na: !!int '1'\n", "tags", id="a tag"),
+        pytest.param("kind: Config\na: " + "[" * 30_000, "nested deeper", id="a deep one"),
+        pytest.param("kind: Config\na:\n" + "- b\n" * 15_000, "more than 5000 values", id="many values"),
+        pytest.param("kind: Config\na: " + "x" * 70_000, "larger than 64 KiB", id="a large one"),
+        pytest.param('{"a": ' * 2000 + "1" + "}" * 2000, "nested deeper", id="deep JSON"),
+    ],
+)
+def test_a_kubeconfig_that_costs_more_than_it_shows_is_refused(text: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        Connection.strict(text.encode())
+
+
+def test_numbers_that_take_long_to_read_are_texts() -> None:
+    config = a_kubeconfig(token="TOKEN")
+    text = yaml.safe_dump(config).replace("TOKEN", ":".join(["1"] * 10_000))
+    assert Connection.strict(text.encode()).credentials is not None
+
+
+def test_a_kubeconfig_in_json_is_taken() -> None:
+    assert Connection.strict(json.dumps(a_kubeconfig()).encode()).server == "https://127.0.0.1:6443"
+
+
+def test_a_persons_own_kubeconfig_may_have_aliases_and_be_larger(tmp_path: Path) -> None:
+    config = a_kubeconfig(token="t") | {"extensions": [{"name": "x", "extension": "y" * 100_000}]}
+    file = tmp_path / "config"
+    file.write_text(yaml.safe_dump(config) + "a: &a b\nc: *a\n")
+    assert Connection.from_kubeconfig(file).server == "https://127.0.0.1:6443"
+    file.write_text("x" * 2_000_000)
+    with pytest.raises(ConfigError, match="larger than 1024 KiB"):
+        Connection.from_kubeconfig(file)

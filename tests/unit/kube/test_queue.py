@@ -292,3 +292,57 @@ async def test_keys_are_anything_hashable_and_never_compared(capsys: pytest.Capt
     assert done[:4] == refs
     assert set(done[4:]) == set(refs)
     assert f"{jobs}/broken" in capsys.readouterr().out
+
+
+def tenant(key: str) -> str:
+    return key.split("/", maxsplit=1)[0]
+
+
+@virtual_time
+async def test_groups_take_turns_and_within_a_group_the_first_goes_first() -> None:
+    queue = WorkQueue("q", group=tenant)
+    for key in ("a/1", "a/2", "a/3", "b/1", "c/1", "b/2"):
+        queue.add(key)
+    assert await drain(queue) == ["a/1", "b/1", "c/1", "a/2", "b/2", "a/3"]
+
+
+@virtual_time
+async def test_a_newcomer_waits_behind_one_key_of_each_other_group_however_many_there_are() -> None:
+    queue = WorkQueue("q", group=tenant)
+    for number in range(1000):
+        queue.add(f"crowd/{number}")
+    queue.add("quiet/1")
+    first, second = await queue.get(), await queue.get()
+    assert (first, second) == ("crowd/0", "quiet/1")
+    queue.done(first)
+    queue.done(second)
+    queue.add("quiet/2")
+    assert await queue.get() == "crowd/1"
+    assert await queue.get() == "quiet/2"
+
+
+@virtual_time
+async def test_a_higher_priority_goes_before_the_turns_of_groups_and_a_key_that_moves_up_is_there_once() -> None:
+    queue = WorkQueue("q", group=tenant)
+    for key in ("a/1", "a/2", "b/1"):
+        queue.add(key, priority=BULK)
+    queue.add("a/2")
+    queue.add("a/2")
+    assert len(queue) == queue.unfinished == 3
+    assert await drain(queue) == ["a/2", "a/1", "b/1"]
+    assert queue.unfinished == 0
+
+
+@virtual_time
+async def test_a_key_comes_back_to_its_group_after_it_failed() -> None:
+    queue = WorkQueue("q", group=tenant, backoff_initial=1)
+    queue.add("a/1")
+    key = await queue.get()
+    queue.retry(key)
+    queue.done(key)
+    assert queue.unfinished == 0, "what comes back later is not counted"
+    await asyncio.sleep(2)
+    for number in (2, 3):
+        queue.add(f"a/{number}")
+    queue.add("b/1")
+    assert await drain(queue) == ["a/1", "b/1", "a/2", "a/3"]

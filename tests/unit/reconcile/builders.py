@@ -12,9 +12,11 @@ from multimirror.api import (
     ORIGIN_LABEL,
     ORIGIN_UID_LABEL,
     QUEUE_LABEL,
+    RESERVED_ANNOTATION,
 )
 from multimirror.api.placement import Copy, cluster_of
 from multimirror.kinds import JOB, CopyOptions
+from multimirror.kinds.reserved import reserved_for
 from multimirror.reconcile.state import ObservedState
 from multimirror.workers.state import Contact
 
@@ -58,6 +60,24 @@ class Builder:
             ATTEMPT_ANNOTATION: str(attempt),
         }
         self.job["spec"]["suspend"] = False
+        return self.reserved()
+
+    def reserved(self, **counts: int) -> Self:
+        """As it was written down with the assignment; with other numbers of pods than it asks for now."""
+        reserved = reserved_for(JOB, self.job).resized(counts)
+        self.job["metadata"]["annotations"][RESERVED_ANNOTATION] = str(reserved)
+        return self
+
+    def of_size(self, pods: int, completions: int | None = None, mode: str = "NonIndexed") -> Self:
+        """So many pods at once."""
+        self.job["spec"] |= {"parallelism": pods, "completionMode": mode}
+        self.job["spec"] |= {"completions": completions} if completions is not None else {}
+        return self
+
+    def asking(self, cpu: str) -> Self:
+        """Each pod for so much."""
+        container = {"name": "c", "resources": {"requests": {"cpu": cpu}}}
+        self.job["spec"]["template"]["spec"] = {"containers": [container], "restartPolicy": "Never"}
         return self
 
     def tried(self, attempt: int) -> Self:

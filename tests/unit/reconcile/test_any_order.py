@@ -12,9 +12,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION
+from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, RESERVED_ANNOTATION
 from multimirror.api.placement import Copy, attempt_of, cluster_of
 from multimirror.batch import is_finished, stored_status, validate_job_status
+from multimirror.kinds import JOB
+from multimirror.kinds.reserved import reserved_for
 from multimirror.reconcile.actions import (
     Action,
     CreateCopy,
@@ -143,6 +145,7 @@ class World(RuleBasedStateMachine):
                 break
             for action in actions:
                 self.act(action)
+        self.queued = []  # what was decided before is about versions that are gone
         self.check_quiet()
 
     @precondition(lambda self: self.job is not None and cluster_of(self.job) is not None)
@@ -199,6 +202,7 @@ class World(RuleBasedStateMachine):
             worker = next((w for w in WORKERS if self.connected[w] and w not in avoided), None)
             if worker is not None:
                 annotations |= {CLUSTER_ANNOTATION: worker, ATTEMPT_ANNOTATION: str(attempt_of(self.job) + 1)}
+                annotations[RESERVED_ANNOTATION] = str(reserved_for(JOB, self.job))
                 self.job["spec"]["suspend"] = False
 
     def state(self) -> ObservedState:

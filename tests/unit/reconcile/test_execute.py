@@ -8,6 +8,7 @@ from multimirror.kube.own_writes import OwnWrites
 from multimirror.reconcile.actions import CreateCopy
 from multimirror.reconcile.execute import WorkerContext, WorkerExecutor
 from multimirror.reconcile.memory import Memory
+from multimirror.reconcile.wholes import WholeOriginals
 from multimirror.workers import Session, Worker, WorkerState
 from tests.unit.reconcile.builders import a_job, observed
 
@@ -53,11 +54,14 @@ class FakeWorker:
 
 async def create(session: FakeSession) -> RequeueAfter | None:
     job = a_job("train").on("w1").job
+    wholes = WholeOriginals(cast("Any", None))
+    wholes.keep(JOB, job)
     context = WorkerContext(
         origin="here",
         memory=Memory(),
         originals=cast("Any", None),
         announcements=cast("Any", None),
+        wholes=wholes,
         timer=cast("Any", FakeTimer()),
         refusal_seconds=1.0,
         clock=lambda: 0.0,

@@ -42,7 +42,7 @@ def fenced(timeout: int = TIMEOUT, **spec: Any) -> Builder:
     job = a_job().on("w1").spec(**spec)
     job.job["metadata"]["annotations"][FENCE_ANNOTATION] = str(timeout)
     job.job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = STOP
-    return job
+    return job.reserved()
 
 
 def copy_that_ran(seconds: float, deadline: int | None, ahead: float = 0.0) -> CopyBuilder:

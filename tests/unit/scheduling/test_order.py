@@ -2,17 +2,19 @@
 
 from itertools import takewhile
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from multimirror.scheduling.candidates import Candidate
-from multimirror.scheduling.order import Waiter, Waiting, WaitingSnapshot, in_order
+from multimirror.scheduling.order import QueueOrder, Waiter, Waiting, WaitingSnapshot, in_order
+from multimirror.scheduling.plan import plan
 from multimirror.scheduling.usage import Reservation, UsageCache, UsageSums
 from tests.unit.scheduling.builders import TWO, a_candidate, placed, planned, queue, ref, used, where, worker
 
 
 def names(snapshot: WaitingSnapshot, *, strict: bool = False) -> list[str]:
-    found = in_order(snapshot, UsageSums(), lambda _: strict)
+    found = in_order(snapshot, UsageSums(), lambda _: QueueOrder(strict, max_priority=99))
     return [waiter.name for waiter in found if waiter is not None]
 
 
@@ -25,7 +27,8 @@ def test_a_backlog_in_one_queue_does_not_keep_another_queue_from_what_they_share
 
 def test_over_all_queues_the_highest_priority_goes_first() -> None:
     waiting = [a_candidate("a", queue="a"), a_candidate("zz", queue="z", priority=5)]
-    assert placed(planned(waiting, {"a": queue(), "z": queue()}, [worker("w1", max_jobs=1)])) == ["zz"]
+    up_to_nine = queue(maxPriority=9)
+    assert placed(planned(waiting, {"a": up_to_nine, "z": up_to_nine}, [worker("w1", max_jobs=1)])) == ["zz"]
 
 
 def test_a_queue_whose_first_does_not_fit_lets_the_others_go_on() -> None:
@@ -49,14 +52,15 @@ def test_namespaces_of_one_queue_take_turns() -> None:
 def test_namespaces_take_turns_at_a_lower_priority_by_what_they_were_given_at_a_higher_one() -> None:
     urgent = [a_candidate("a" * n, namespace="crowd", priority=9) for n in range(1, 3)]
     rest = [a_candidate("bbb", namespace="crowd"), a_candidate("cccc", namespace="late")]
-    order = [step.candidate.name for step in planned(urgent + rest, queue(), TWO)]
+    order = [step.candidate.name for step in planned(urgent + rest, queue(maxPriority=9), TWO)]
     assert order == ["a", "aa", "cccc", "bbb"]
 
 
 def test_in_a_strict_queue_only_priority_and_age_count() -> None:
     crowd = [a_candidate("a" * n, namespace="crowd") for n in range(1, 5)]
     late = [a_candidate("b" * 9, namespace="late"), a_candidate("b" * 10, namespace="late", priority=1)]
-    order = [step.candidate.name for step in planned(crowd + late, queue(queueingStrategy="StrictFIFO"), TWO)]
+    strict = queue(queueingStrategy="StrictFIFO", maxPriority=1)
+    order = [step.candidate.name for step in planned(crowd + late, strict, TWO)]
     assert order == ["b" * 10, "a", "aa", "aaa", "aaaa", "b" * 9]
 
 
@@ -95,7 +99,7 @@ def test_one_that_changes_is_in_line_once_and_where_it_belongs_now() -> None:
 
 def test_the_first_of_a_queue_of_very_many_namespaces_is_found_in_small_steps() -> None:
     lonely = [a_candidate(f"{number:04}", namespace=f"team-{number}") for number in range(2000)]
-    found = in_order(Waiting(lonely).snapshot(), UsageSums(), lambda _: False)
+    found = in_order(Waiting(lonely).snapshot(), UsageSums(), lambda _: QueueOrder())
     checkpoints = list(takewhile(lambda waiter: waiter is None, found))
     assert len(checkpoints) > 2000 / 300
 
@@ -136,9 +140,64 @@ def test_the_order_is_that_of_those_who_wait_however_they_came(
 
 @given(st.lists(CANDIDATES, max_size=20, unique_by=lambda each: each.name))
 def test_with_nothing_placed_all_go_by_priority_and_age(candidates: list[Candidate]) -> None:
-    found = [waiter for waiter in in_order(Waiting(candidates).snapshot(), UsageSums(), lambda _: True) if waiter]
+    strict = QueueOrder(strict=True, max_priority=9)
+    found = [waiter for waiter in in_order(Waiting(candidates).snapshot(), UsageSums(), lambda _: strict) if waiter]
     assert found == sorted(found, key=_by_priority_and_age)
 
 
-def _by_priority_and_age(waiter: Waiter) -> tuple[int, Waiter]:
-    return -waiter.candidate.priority, waiter
+def _by_priority_and_age(waiter: Waiter) -> tuple[int, object]:
+    return -waiter.candidate.priority, waiter.age
+
+
+# --- priorities that anybody may write --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
+@pytest.mark.parametrize(
+    ("most", "order"),
+    [
+        pytest.param(None, ["own", "rival", "own-old"], id="a queue that sets no maxPriority: among one's own only"),
+        pytest.param(0, ["own", "rival", "own-old"], id="0: the same"),
+        pytest.param(9, ["own", "own-old", "rival"], id="up to maxPriority: over other namespaces, too"),
+    ],
+)
+def test_how_far_a_priority_counts(most: int | None, order: list[str], strategy: str) -> None:
+    jobs = [
+        a_candidate("own", namespace="pushy", priority=9, created="1"),
+        a_candidate("own-old", namespace="pushy", priority=5, created="3"),
+        a_candidate("rival", namespace="meek", created="2"),
+    ]
+    spec = queue(queueingStrategy=strategy) if most is None else queue(queueingStrategy=strategy, maxPriority=most)
+    assert [step.candidate.name for step in planned(jobs, spec, TWO)] == order
+
+
+def test_a_priority_above_the_highest_that_counts_counts_as_that_one() -> None:
+    jobs = [
+        a_candidate("greedy", namespace="pushy", priority=999_999_999, created="2"),
+        a_candidate("older", namespace="meek", priority=3, created="1"),
+    ]
+    assert [step.candidate.name for step in planned(jobs, queue(maxPriority=3), TWO)] == ["older", "greedy"]
+
+
+def test_one_queue_s_priorities_do_not_beat_another_queue_that_has_none() -> None:
+    jobs = [a_candidate("z" * 5, queue="z", priority=999_999_999), a_candidate("a", queue="a")]
+    assert [step.candidate.name for step in planned(jobs, {"a": queue(), "z": queue()}, TWO)] == ["a", "z" * 5]
+
+
+# --- bursts -----------------------------------------------------------------------------------------------------------
+
+
+def test_namespaces_of_different_queues_take_turns_in_one_pass() -> None:
+    crowd = [a_candidate("a" * n, queue="a", namespace="crowd") for n in range(1, 6)]
+    late = [a_candidate("z" * n, queue="z", namespace="late") for n in range(8, 10)]
+    order = [step.candidate.namespace for step in planned(crowd + late, {"a": queue(), "z": queue()}, TWO)]
+    assert order == ["crowd", "late", "crowd", "late", "crowd", "crowd", "crowd"]
+
+
+def test_whose_assignments_are_not_written_yet_comes_after_those_who_have_none() -> None:
+    crowd = [a_candidate("a", queue="a", namespace="crowd")]
+    late = [a_candidate("z" * 9, queue="z", namespace="late")]
+    waiting, queues = Waiting(crowd + late).snapshot(), {"a": queue(), "z": queue()}
+    workers = {each.name: each for each in TWO}
+    steps = plan(waiting, queues, workers, UsageSums(), {"crowd": 1})
+    assert [step.candidate.namespace for step in steps if step is not None] == ["late", "crowd"]

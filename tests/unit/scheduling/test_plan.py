@@ -1,17 +1,23 @@
 """Which worker takes a candidate, and what its user is told."""
 
 from dataclasses import replace
+from decimal import Decimal
 from itertools import islice
 from typing import Any
 
 import pytest
 
+from multimirror.kinds.pod_sets import nanos
 from multimirror.scheduling.candidates import WorkerSnapshot
 from multimirror.scheduling.order import Waiting
 from multimirror.scheduling.plan import Waits, plan
 from multimirror.scheduling.usage import UsageSums
 from multimirror.workers import WorkerState
 from tests.unit.scheduling.builders import TWO, a_candidate, planned, queue, used, where, why, worker
+
+FOUND = WorkerState(connected=True, capacity={"cpu": Decimal(4), "memory": Decimal(2**30)})
+"""Of its nodes."""
+THERE = WorkerState(connected=True, namespaces=frozenset({"team"}))
 
 
 @pytest.mark.parametrize(
@@ -50,7 +56,10 @@ def test_equal_workers_are_taken_by_name_always_the_same() -> None:
             worker("w1", WorkerState(connected=True, missing=("create jobs.batch",))), {}, "may not", id="no rights"
         ),
         pytest.param(
-            worker("w1"), {"clusters": frozenset({"w9"})}, "multimirror.dev/clusters", id="not allowed by the user"
+            worker("w1", cordoned=False),
+            {"clusters": frozenset({"w2", "w9"})},
+            "w1: not among the Job's multimirror.dev/clusters",
+            id="not allowed by the user",
         ),
         pytest.param(worker("w1", namespaces={"other": "other"}), {}, "takes no Jobs from", id="not our namespace"),
         pytest.param(
@@ -66,7 +75,7 @@ def test_equal_workers_are_taken_by_name_always_the_same() -> None:
     ],
 )
 def test_a_worker_that_cannot_take_a_job_says_why(view: WorkerSnapshot, job: dict[str, Any], reason: str) -> None:
-    steps = planned([a_candidate("a", **job)], queue(), [view])
+    steps = planned([a_candidate("a", **job)], queue(), [view, worker("w2", cordoned=True)])
     assert isinstance(steps[0], Waits)
     assert reason in why(steps)
     assert "w1" in why(steps)
@@ -109,9 +118,111 @@ def test_nothing_starves_behind_a_job_that_does_not_fit_unless_the_queue_is_stri
     assert str(strict[1].decision) == "queue q is strictly first in, first out, and team/a is first"
 
 
-def test_a_job_that_never_fits_blocks_not_even_a_strict_queue() -> None:
-    spec = queue(quota={"resources": {"cpu": "3"}}, queueingStrategy="StrictFIFO")
-    assert where(planned([a_candidate("a", cpu=9), a_candidate("bb", cpu=1)], spec, TWO)) == [("a", None), ("bb", "w1")]
+def on_two(*, w1: int = 4, w2: int = 4, **more: Any) -> list[WorkerSnapshot]:
+    """Workers of so many cpus."""
+    return [worker("w1", capacity=w1, **more), worker("w2", capacity=w2)]
+
+
+_AWAY = WorkerState(message="no answer")
+_W1 = frozenset({"w1"})
+
+
+@pytest.mark.parametrize(
+    ("first", "workers", "there", "quota"),
+    [
+        pytest.param({"cpu": 9}, TWO, (), 3, id="more than the whole quota"),
+        pytest.param({"cpu": 9}, on_two(), (), 20, id="more than any worker has"),
+        pytest.param({"requests": {"example.com/gpu": 1}}, [worker("w1", FOUND)], (), 3, id="what no worker has"),
+        pytest.param({"clusters": frozenset({"no-such"})}, TWO, (), 3, id="a cluster that nobody has made"),
+        pytest.param({"clusters": frozenset({"no-such"}), "cpu": 2}, TWO, ("w1", "w1"), 3, id="the same, quota used"),
+        pytest.param({"clusters": _W1}, [worker("w1", cordoned=True), worker("w2")], (), 3, id="a cordoned cluster"),
+        pytest.param({"clusters": _W1}, [worker("w1", _AWAY), worker("w2")], (), 3, id="a cluster that is lost"),
+        pytest.param(
+            {"clusters": _W1}, [worker("w1", max_jobs=1), worker("w2")], ("w1",), 3, id="its own choice: full"
+        ),
+        pytest.param(
+            {"clusters": _W1, "cpu": 2}, on_two(w1=2), ("w1",), 9, id="no room where it wants to go, room elsewhere"
+        ),
+        pytest.param({"clusters": _W1, "cpu": 3}, on_two(w1=2), (), 9, id="larger than the cluster that it wants"),
+        pytest.param({"namespace": "nowhere"}, [worker("w1", THERE)], (), 3, id="a namespace that no worker has"),
+        pytest.param({"avoid": {"w1": "no", "w2": "no"}}, TWO, (), 3, id="every worker refused it"),
+        pytest.param({"avoid": {"w1": "no"}, "cpu": 4}, on_two(), ("w2",), 9, id="the worker with room refused it"),
+        pytest.param({"problem": "not readable"}, TWO, (), 3, id="what cannot be read"),
+    ],
+)
+def test_what_its_own_wishes_make_impossible_holds_up_not_even_a_strict_queue(
+    first: dict[str, Any], workers: list[WorkerSnapshot], there: tuple[str, ...], quota: int
+) -> None:
+    spec = queue(quota={"resources": {"cpu": str(quota)}}, queueingStrategy="StrictFIFO")
+    steps = planned([a_candidate("a", **first), a_candidate("bb", cpu=1)], spec, workers, used(*there))
+    assert [(name, chosen is not None) for name, chosen in where(steps)] == [("a", False), ("bb", True)]
+
+
+@pytest.mark.parametrize(
+    ("first", "workers", "there", "quota"),
+    [
+        pytest.param({"cpu": 2}, TWO, ("w1", "w1"), 3, id="the quota is used"),
+        pytest.param({"cpu": 2, "clusters": _W1}, TWO, ("w1", "w1"), 3, id="the quota is used, whatever it wants"),
+        pytest.param({"cpu": 4}, on_two(), ("w1", "w2"), 20, id="no worker has room"),
+        pytest.param({"cpu": 4, "clusters": _W1}, on_two(), ("w1", "w2"), 20, id="nor has any that it does not want"),
+        pytest.param({"cpu": 4}, on_two(w2=2), ("w1",), 20, id="the only one that is large enough has no room"),
+        pytest.param(
+            {"cpu": 4, "avoid": {"w2": "no"}}, on_two(), ("w1", "w2"), 20, id="one refused, the other is full"
+        ),
+    ],
+)
+def test_what_others_would_have_to_wait_for_too_holds_up_a_strict_queue(
+    first: dict[str, Any], workers: list[WorkerSnapshot], there: tuple[str, ...], quota: int
+) -> None:
+    spec = queue(quota={"resources": {"cpu": str(quota)}}, queueingStrategy="StrictFIFO")
+    steps = planned([a_candidate("a", **first), a_candidate("bb", cpu=1)], spec, workers, used(*there))
+    assert where(steps) == [("a", None), ("bb", None)]
+    assert steps[1].decision.reason == "BlockedByQueue"
+
+
+def test_a_job_that_names_clusters_of_which_its_queue_has_none_hears_that() -> None:
+    spec = queue(workers={"names": ["w1"]})
+    steps = planned([a_candidate("a", clusters=frozenset({"w2", "w9"}))], spec, TWO)
+    assert steps[0].decision.reason == "NeverFits"
+    assert why(steps) == "none of its multimirror.dev/clusters (w2, w9) is a worker of queue q"
+
+
+# --- resources that are not listed ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("resource", "view", "fits"),
+    [
+        pytest.param("example.com/gpu", worker("w1", FOUND), False, id="extended, on no node"),
+        pytest.param("hugepages-2Mi", worker("w1", FOUND), False, id="hugepages, on no node"),
+        pytest.param("ephemeral-storage", worker("w1", FOUND), True, id="a native one that nodes do not speak of"),
+        pytest.param("example.com/gpu", worker("w1"), True, id="extended, and nobody knows the nodes"),
+        pytest.param("example.com/gpu", worker("w1", capacity=4), True, id="extended, and not among what is declared"),
+        pytest.param("example.com/gpu", worker("w1", FOUND, capacity=4), True, id="declared is what counts"),
+    ],
+)
+def test_a_resource_that_is_not_listed(resource: str, view: WorkerSnapshot, fits: bool) -> None:
+    steps = planned([a_candidate("a", requests={resource: nanos(1)})], queue(), [view])
+    assert (steps[0].decision.chosen == "w1") == fits
+    if not fits:
+        assert steps[0].decision.reason == "NeverFits"
+        text = f"no worker cluster of its queue has {resource} (w1: has 0 {resource} in all, the Job asks for 1)"
+        assert why(steps) == text
+
+
+def test_what_one_worker_has_and_another_has_not_is_no_reason_to_say_never() -> None:
+    with_gpu = WorkerState(connected=True, capacity={"cpu": Decimal(4), "example.com/gpu": Decimal(1)})
+    workers = [worker("w1", FOUND), worker("w2", with_gpu)]
+    jobs = [a_candidate(name, requests={"example.com/gpu": nanos(1)}) for name in ("a", "bb")]
+    steps = planned(jobs, queue(), workers)
+    assert where(steps) == [("a", "w2"), ("bb", None)]
+    assert steps[1].decision.reason == "NoWorkerFits"
+
+
+def test_a_job_that_asks_for_more_different_resources_than_are_counted_never_fits() -> None:
+    steps = planned([a_candidate("a", requests={f"example.com/r{n}": 1 for n in range(65)})], queue(), TWO)
+    assert steps[0].decision.reason == "NeverFits"
+    assert "65 different resources" in why(steps)
 
 
 def test_a_queue_that_does_not_exist_is_named() -> None:

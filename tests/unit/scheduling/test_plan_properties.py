@@ -66,6 +66,8 @@ def a_queue(random: Random) -> MirrorQueueSpec:
         "queueingStrategy": random.choice(("BestEffortFIFO", "BestEffortFIFO", "StrictFIFO")),
         "placement": random.choice(("Spread", "Pack", "Ordered", "Weighted")),
     }
+    if random.random() < 0.7:
+        spec["maxPriority"] = random.randint(0, 3)
     if random.random() < 0.5:
         spec["quota"]["jobs"] = random.randint(0, 4)
     if random.random() < 0.3:
@@ -234,16 +236,22 @@ def test_nobody_waits_while_a_later_one_of_its_queue_goes_that_needs_no_less(sce
 @some_scenes
 @given(scenes)
 def test_in_a_queue_a_higher_priority_is_decided_about_first(scene: Scene) -> None:
-    for name in QUEUES:
-        priorities = [step.candidate.priority for step in scene.steps() if step.candidate.queue == name]
+    for name, spec in scene.queues.items():
+        steps = [step.candidate for step in scene.steps() if step.candidate.queue == name]
+        priorities = [min(each.priority, spec.max_priority or 0) for each in steps]
         assert priorities == sorted(priorities, reverse=True)
+        for namespace in NAMESPACES:
+            own = [each.priority for each in steps if each.namespace == namespace]
+            assert own == sorted(own, reverse=True)
 
 
 @some_scenes
 @given(scenes)
 def test_queues_of_one_namespace_each_are_served_by_priority_and_age_alone(scene: Scene) -> None:
-    candidates = [replace(each, namespace="x") for each in scene.candidates]
-    order = [_by_priority_and_age(step.candidate) for step in replace(scene, candidates=candidates).steps()]
+    candidates = [replace(each, namespace="x") for each in scene.candidates if each.queue in scene.queues]
+    queues = {name: replace(spec, max_priority=9) for name, spec in scene.queues.items()}
+    steps = replace(scene, candidates=candidates, queues=queues).steps()
+    order = [_by_priority_and_age(step.candidate) for step in steps]
     assert order == sorted(order)
 
 

@@ -22,9 +22,9 @@ Bug = Callable[[], AbstractContextManager[None]]
 def queues_by_the_alphabet() -> Iterator[None]:
     """Each queue to its end, one after the other."""
 
-    def alphabetical(waiting: WaitingSnapshot, usage: Any, is_strict: Callable[[str], bool]) -> Iterator[Waiter | None]:
+    def alphabetical(waiting: WaitingSnapshot, *others: Any) -> Iterator[Waiter | None]:
         for name in sorted(waiting.queues):
-            yield from in_order(WaitingSnapshot({name: waiting.queues[name]}), usage, is_strict)
+            yield from in_order(WaitingSnapshot({name: waiting.queues[name]}), *others)
 
     with mock.patch.object(planning, "in_order", alphabetical):
         yield

@@ -331,7 +331,7 @@ class _Stream:
         assert self.events is not None
         return self.events
 
-    async def read(self) -> bytes:
+    async def read(self, limit: int) -> bytes:
         return self.body
 
 
@@ -346,6 +346,7 @@ class _Transport:
         headers: Mapping[str, str],
         body: bytes | None,
         *,
+        limit: int,
         check: Callable[[], None] | None = None,
     ) -> Response:
         await asyncio.sleep(0)

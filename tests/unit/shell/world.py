@@ -103,7 +103,7 @@ class World:
             self.hub.put(WORKER_CLUSTERS, {"metadata": {"name": name, "generation": 1}, "spec": spec})
             self.set_nodes(name, 1)
         for name in QUEUES:
-            rules = {"onWorkerLost": {"action": "Wait"}, "retention": "0s"}
+            rules = {"onWorkerLost": {"action": "Wait"}, "retention": "0s", "maxPriority": 9}
             self.hub.put(MIRROR_QUEUES, {"metadata": {"name": name, "generation": 1}, "spec": rules})
         await self.start()
 

@@ -11,7 +11,7 @@ from multimirror.api import ORIGIN_LABEL, ORIGIN_UID_LABEL, WORKER_CLUSTERS
 from multimirror.kube import Change, Client, Connection, Informer, Resource
 from multimirror.kube.resources import JOBS, NAMESPACES, NODES, SECRETS
 from multimirror.kube.supervise import Supervisor
-from multimirror.workers import Followed, Heartbeat, Worker, WorkerOptions, Workers
+from multimirror.workers import Followed, Heartbeat, Worker, WorkerOptions, Workers, trim_secret
 from tests.unit.workers.fake_cluster import FakeCluster, a_cluster, a_secret
 
 Json = dict[str, Any]
@@ -125,7 +125,7 @@ async def a_stage(
             also_followed=also_followed,
             plain_http=True,
         )
-        clusters, secrets = Informer(client, WORKER_CLUSTERS), Informer(client, SECRETS, SYSTEM)
+        clusters, secrets = Informer(client, WORKER_CLUSTERS), Informer(client, SECRETS, SYSTEM, trim=trim_secret)
         workers = Workers(clusters, secrets, options, clock=clock)
         seen = Recorder()
         workers.subscribe(seen)

@@ -3,13 +3,16 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from multimirror.api import WORKER_CLUSTERS
-from multimirror.kube import Change, Resource
+from multimirror.kube import Change, Connection, Resource
 from multimirror.kube.resources import JOBS, SECRETS
+from multimirror.workers import trim_secret
 from tests.unit.kube.virtual_time import virtual_time
+from tests.unit.workers.fake_cluster import a_secret
 from tests.unit.workers.stage import SYSTEM, Stage, a_copy, a_stage
 
 
@@ -82,7 +85,7 @@ def too_large(directory: Path) -> str:
         (out_of_it, "leads out of the directory"),
         (in_circles, "cannot be read"),
         (no_file, "is no file"),
-        (too_large, "is larger than 1 MiB"),
+        (too_large, "is larger than 64 KiB"),
         (lambda _: "nul\0", "cannot be read"),
         (lambda _: "x" * 5000, "cannot be read"),
         (lambda _: "nowhere", "No such file"),
@@ -218,3 +221,51 @@ async def test_nobody_waits_for_a_worker_that_was_removed() -> None:
         await stage.management.remove(WORKER_CLUSTERS, "east")
         async with asyncio.timeout(1):
             await waiting
+
+
+@virtual_time
+async def test_a_secret_that_is_too_large_for_a_kubeconfig_is_said_and_not_kept() -> None:
+    async with a_stage() as stage:
+        await stage.add("east")
+        await stage.connected("east")
+        await stage.set_secret("east", b"x" * 500_000)
+        worker = await stage.lost("east")
+        assert worker.state.reason == "KubeconfigMissing"
+        assert "larger than 64 KiB" in worker.state.message
+        assert trim_secret(a_secret("s", b"x" * 500_000, namespace="n"))["data"] == {"kubeconfig": None}
+
+
+def test_of_a_secret_only_what_may_be_a_kubeconfig_is_kept() -> None:
+    values = {"a": "x" * 80_000, "b": "y" * 80_000, "c": "z" * 80_000, "small": "k"}
+    metadata = {"name": "s", "namespace": "n", "uid": "u", "resourceVersion": "1", "annotations": {"all": "x" * 1000}}
+    kept = trim_secret({"metadata": metadata, "type": "Opaque", "data": values})
+    assert "annotations" not in kept["metadata"]
+    assert {key: value is not None for key, value in kept["data"].items()} == {
+        "small": True,
+        "a": True,
+        "b": True,
+        "c": False,
+    }
+    assert trim_secret({"metadata": metadata, "type": "helm.sh/release.v1", "data": {"release": "x"}})["data"] == {
+        "release": None
+    }
+
+
+@virtual_time
+async def test_a_kubeconfig_is_read_once_however_often_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[bytes] = []
+    strict = Connection.strict
+
+    def counted(source: bytes, **options: Any) -> Connection:
+        read.append(source)
+        return strict(source, **options)
+
+    monkeypatch.setattr(Connection, "strict", counted)
+    async with a_stage() as stage:
+        await stage.add("east")
+        await stage.set_secret("east", b"kind: Config\na: &a b\n")
+        await stage.lost("east")
+        read.clear()
+        await asyncio.sleep(600)
+        assert stage.worker("east").state.reason == "KubeconfigRefused"
+        assert read == []

@@ -1,0 +1,127 @@
+"""What is counted for an object that has a worker: its pods by pod set, and what one of each asks for.
+
+Written down with the assignment (the annotation multimirror.dev/reserved), and from then on the only thing that counts:
+not what the object says, for its user may change that, but what its copy was made of, or may grow to. It changes in
+three ways. It grows when the scheduler has found room for more pods, before the copy does. It shrinks when the copy
+has shown that it did. It is written anew with the next assignment. With it goes the digest of the template that the
+pods were counted from: an object whose template is another one now is counted anew, as another attempt.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any, Final, Protocol
+
+import orjson
+
+from multimirror.api.names import RESERVED_ANNOTATION
+from multimirror.batch import Json
+from multimirror.batch.caching import TextCache
+from multimirror.batch.quantities import QuantityError, quantity
+from multimirror.kinds.pod_sets import Amounts, PodSet, nanos, pod_requests
+
+RESOURCES_LIMIT: Final = 63
+"""Resources that one template may name. One that names more is not placed: nothing that counts is left out."""
+RESERVED_LIMIT: Final = 32 * 1024
+"""Characters of the annotation: more than so many resources with the longest names need."""
+_COUNT_LIMIT: Final = 2**31
+
+
+@dataclass(frozen=True, slots=True)
+class ReservedPods:
+    """The pods of one pod set."""
+
+    name: str
+    count: int
+    requests: Amounts
+    """Of one pod."""
+
+
+class _Counted(Protocol):
+    """What is asked of a kind here."""
+
+    def template_of(self, obj: Json) -> str: ...
+    def pod_sets(self, obj: Json) -> Sequence[PodSet]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """What is counted for one object."""
+
+    template: str
+    """The digest of what its pods are made of."""
+    pod_sets: tuple[ReservedPods, ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Pods, by pod set."""
+        return {pods.name: pods.count for pods in self.pod_sets}
+
+    @property
+    def requests(self) -> dict[str, int]:
+        """What they ask for together, with the number of pods as a resource of its own."""
+        found: dict[str, int] = {}
+        number = 0
+        for pods in self.pod_sets:
+            number += pods.count
+            for name, amount in pods.requests.items():
+                found[name] = found.get(name, 0) + amount * pods.count
+        return found | {"pods": nanos(number)}
+
+    def resized(self, counts: Mapping[str, int]) -> "Reserved":
+        """With other numbers of pods; sets that are not named stay as they are."""
+        sets = tuple(replace(pods, count=counts.get(pods.name, pods.count)) for pods in self.pod_sets)
+        return replace(self, pod_sets=sets)
+
+    def __str__(self) -> str:
+        """As the annotation has it."""
+        sets = [
+            {
+                "name": pods.name,
+                "count": pods.count,
+                "requests": {name: _text(amount) for name, amount in sorted(pods.requests.items())},
+            }
+            for pods in self.pod_sets
+        ]
+        return orjson.dumps({"template": self.template, "podSets": sets}).decode()
+
+
+def reserved_for(kind: _Counted, obj: Json) -> Reserved:
+    """What an object asks for, as it is now: to be written down when it gets a worker."""
+    sets = (ReservedPods(each.name, each.count, pod_requests(each.spec)) for each in kind.pod_sets(obj))
+    return Reserved(kind.template_of(obj), tuple(sets))
+
+
+def reserved_of(obj: Json) -> Reserved | None:
+    """What was written down; None where there is nothing, or nothing that can be read."""
+    text = (obj["metadata"].get("annotations") or {}).get(RESERVED_ANNOTATION)
+    if not isinstance(text, str) or not text or len(text) > RESERVED_LIMIT:
+        return None
+    return _readable(text)
+
+
+def _read(text: str) -> Reserved | None:
+    try:
+        return _parsed(orjson.loads(text))
+    except (QuantityError, KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+_readable = TextCache(_read, characters=2 * 1024 * 1024, entries=8192)
+
+
+def _parsed(found: Any) -> Reserved:
+    sets = []
+    for each in found["podSets"]:
+        count = each["count"]
+        if not isinstance(count, int) or not 0 <= count <= _COUNT_LIMIT:
+            raise ValueError(count)
+        requests = {str(name): nanos(quantity(amount)) for name, amount in each["requests"].items()}
+        if any(amount < 0 for amount in requests.values()):
+            raise ValueError(requests)
+        sets.append(ReservedPods(str(each["name"]), count, requests))
+    return Reserved(str(found["template"]), tuple(sets))
+
+
+def _text(amount: int) -> str:
+    return f"{Decimal(amount).scaleb(-9).normalize():f}"

@@ -1,0 +1,66 @@
+"""How much a worker may send and show, which grows with what *we* have there.
+
+    traffic     256 MiB at once and 64 MiB a minute for whoever has nothing of ours; each copy explains 1 MiB at once
+                and 4 MiB a minute more (a Job with thousands of pods changes twice a second), up to 600 MiB a minute:
+                more than that is nobody's work, and would be a noticeable part of ours
+    copies      10,000 objects and 32 MiB besides twice those that we know of; each of them 32 KiB
+    nodes       30,000 and 48 MiB
+    namespaces  30,000 and 24 MiB
+
+Copies whose originals are gone are not known, and counted in the 10,000. What a cache takes is counted in memory, after
+trimming, not in bytes on the wire: a megabyte of brackets becomes twenty in memory.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from multimirror.kube.budget import KIB, MIB, Allowance, Budget, CacheBudget, CacheLimits
+from multimirror.kube.errors import OverBudget
+
+_BURST, _BURST_PER_COPY = 256 * MIB, MIB
+_PER_MINUTE, _PER_MINUTE_PER_COPY, _MOST_PER_MINUTE = 64 * MIB, 4 * MIB, 600 * MIB
+_LARGEST_BURST: Final = 4096 * MIB
+_COPIES, _COPIES_WEIGHT, _COPY_WEIGHT = 10_000, 32 * MIB, 32 * KIB
+_NODES: Final = CacheLimits(30_000, 48 * MIB)
+_NAMESPACES: Final = CacheLimits(30_000, 24 * MIB)
+_ASK_EVERY: Final = 1.0
+
+
+class WorkerBudget:
+    """What one worker may send, over all its sessions."""
+
+    def __init__(self, worker: str, known: Callable[[], int], on_breach: Callable[[OverBudget], None]) -> None:
+        """`known`: how many of our objects are there, as far as their originals say."""
+        self.traffic: Final = Budget(worker, self._allowance, on_breach)
+        self._known = known
+        self._count = 0
+        self._asked = float("-inf")
+
+    def copies(self) -> CacheBudget:
+        """For one session."""
+        return CacheBudget("objects with our labels, most of which we do not know", self._copies, self.traffic.breach)
+
+    def nodes(self) -> CacheBudget:
+        return CacheBudget("nodes", lambda: _NODES, self.traffic.breach)
+
+    def namespaces(self) -> CacheBudget:
+        return CacheBudget("namespaces", lambda: _NAMESPACES, self.traffic.breach)
+
+    def _copies(self) -> CacheLimits:
+        known = 2 * self._copies_known()
+        return CacheLimits(_COPIES + known, _COPIES_WEIGHT + _COPY_WEIGHT * known)
+
+    def _allowance(self) -> Allowance:
+        known = self._copies_known()
+        return Allowance(
+            min(_BURST + known * _BURST_PER_COPY, _LARGEST_BURST),
+            min(_PER_MINUTE + known * _PER_MINUTE_PER_COPY, _MOST_PER_MINUTE),
+        )
+
+    def _copies_known(self) -> int:
+        """Asked now and then: to count them for each event would cost more than the event."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._asked + _ASK_EVERY:
+            self._count, self._asked = self._known(), now
+        return self._count

@@ -1,0 +1,180 @@
+"""What is counted for a Job that runs: what its copy has, whatever its user makes of it."""
+
+from typing import Any
+
+import pytest
+
+from multimirror.api import RESERVED_ANNOTATION
+from multimirror.kinds import JOB
+from multimirror.kinds.reserved import Reserved, reserved_for, reserved_of
+from multimirror.reconcile.actions import Action, CreateCopy, Grow, Reserve, SyncCopy, Unassign
+from multimirror.reconcile.decide import decide
+from multimirror.workers.state import Contact
+from tests.unit.reconcile.builders import Builder, CopyBuilder, a_copy, a_job, copy_of, observed
+
+Json = dict[str, Any]
+
+
+def decided(job: Builder, *copies: CopyBuilder) -> list[Action]:
+    contacts = {"w1": Contact(connected=True)}
+    trimmed = JOB.trim(job.job)
+    return decide(observed(trimmed, [copy.copy for copy in copies], contacts=contacts))
+
+
+def patches(actions: list[Action]) -> list[Json]:
+    return [action.patch["spec"] for action in actions if isinstance(action, SyncCopy)]
+
+
+def counts(actions: list[Action], kind: type[Grow | Reserve]) -> list[dict[str, int]]:
+    found = [
+        action.to if isinstance(action, Grow) else action.reserved for action in actions if isinstance(action, kind)
+    ]
+    return [each.counts for each in found]
+
+
+def stopped(copy: CopyBuilder) -> CopyBuilder:
+    copy.job["spec"]["suspend"] = True
+    copy.job["status"] = {"conditions": [{"type": "Suspended", "status": "True"}], "active": 0, "terminating": 0}
+    return copy
+
+
+# --- growth
+
+
+def test_a_job_that_is_made_larger_waits_for_room_and_its_copy_stays_as_it_is() -> None:
+    actions = decided(a_job().of_size(2, 9).on("w1").of_size(1000).started(), a_copy("w1").of_size(2, 9).started())
+    assert patches(actions) == []
+    assert counts(actions, Grow) == [{"main": 9}]
+
+
+def test_no_pods_at_first_and_a_thousand_later_is_growth_by_a_thousand() -> None:
+    job = a_job().of_size(0).spec(completions=None).on("w1").of_size(1000)
+    actions = decided(job, a_copy("w1").of_size(0).spec(completions=None))
+    assert patches(actions) == []
+    assert counts(actions, Grow) == [{"main": 1000}]
+
+
+def test_when_there_is_room_the_copy_grows() -> None:
+    actions = decided(a_job().of_size(5, 9).on("w1").started(), a_copy("w1").of_size(2, 9).started())
+    assert patches(actions) == [{"parallelism": 5}]
+    assert not counts(actions, Grow)
+
+
+def test_a_job_that_grew_before_its_copy_was_made_begins_with_what_is_reserved() -> None:
+    job = a_job().of_size(2, 9).on("w1").of_size(8)
+    assert decided(job) == [CreateCopy("w1", "team", 1)]
+    assert copy_of(job.job, 1)["spec"]["parallelism"] == 2
+
+
+def test_an_elastic_job_waits_as_a_whole() -> None:
+    job = a_job().of_size(2, 2, "Indexed").on("w1").of_size(5, 5, "Indexed").started()
+    actions = decided(job, a_copy("w1").of_size(2, 2, "Indexed").started())
+    assert patches(actions) == []
+    assert counts(actions, Grow) == [{"main": 5}]
+    job = a_job().of_size(5, 5, "Indexed").on("w1").started()
+    assert patches(decided(job, a_copy("w1").of_size(2, 2, "Indexed").started())) == [
+        {"parallelism": 5, "completions": 5}
+    ]
+
+
+def test_one_that_its_user_suspended_does_not_ask_for_more() -> None:
+    actions = decided(a_job().of_size(2, 9).on("w1").of_size(9).suspended(), stopped(a_copy("w1").of_size(2, 9)))
+    assert not counts(actions, Grow)
+
+
+# --- shrinking
+
+
+def test_a_job_that_is_made_smaller_is_counted_as_before_until_its_copy_shows_it() -> None:
+    job = a_job().of_size(5, 9).on("w1").of_size(2).started()
+    before = decided(job, a_copy("w1").of_size(5, 9).started())
+    assert patches(before) == [{"parallelism": 2}]
+    assert not counts(before, Reserve)
+
+
+@pytest.mark.parametrize(
+    ("status", "lowered"),
+    [
+        pytest.param({"active": 5}, False, id="its pods run still"),
+        pytest.param({"active": 2, "terminating": 3}, False, id="they are on their way out"),
+        pytest.param({"active": 2, "terminating": 0}, True, id="they are gone"),
+    ],
+)
+def test_then_less_is_counted_when_its_pods_are_gone(status: Json, lowered: bool) -> None:
+    job, copy = a_job().of_size(5, 9).on("w1").of_size(2).started(), a_copy("w1").of_size(2, 9).started()
+    for each in (job, copy):
+        each.job["status"] |= status | {"ready": 0}
+    assert counts(decided(job, copy), Reserve) == ([{"main": 2}] if lowered else [])
+
+
+def test_what_was_assigned_by_an_older_version_is_counted_as_its_copy_is() -> None:
+    job = a_job().of_size(3, 9).on("w1").of_size(7).started()
+    del job.job["metadata"]["annotations"][RESERVED_ANNOTATION]
+    actions = decided(job, a_copy("w1").of_size(3, 9).started())
+    assert counts(actions, Reserve) == [{"main": 3}]
+    assert patches(actions) == [], "it does not grow before that is written down"
+
+
+# --- another template
+
+
+def test_a_job_with_another_template_is_stopped_and_then_started_anew() -> None:
+    job = a_job().asking("3900m").on("w1").asking("1m").started()
+    running = a_copy("w1").started()
+    assert patches(decided(job, running)) == [{"suspend": True}]
+    running.job["spec"]["suspend"] = True
+    assert decided(job, running) == [], "its pods are still there"
+
+
+def test_when_no_pod_is_left_it_is_given_up() -> None:
+    job, copy = a_job().asking("3900m").on("w1").asking("1m"), stopped(a_copy("w1"))
+    job.job["status"] = {"conditions": [{"type": "Suspended", "status": "True"}], "terminating": 0}
+    mirrored = JOB.mirror(job.job, copy.job["status"])
+    assert isinstance(mirrored, dict | None)
+    job.job["status"] = mirrored or job.job["status"]
+    (action,) = decided(job, copy)
+    assert isinstance(action, Unassign)
+    assert action.reason == "TemplateChanged"
+
+
+def test_while_its_user_keeps_it_suspended_nothing_happens_to_it() -> None:
+    job = a_job().asking("3900m").on("w1").asking("1m").suspended()
+    assert not [action for action in decided(job, stopped(a_copy("w1"))) if isinstance(action, Unassign | SyncCopy)]
+
+
+def test_no_copy_is_made_of_a_template_that_was_not_counted() -> None:
+    (action,) = decided(a_job().asking("1m").on("w1").asking("3900m"))
+    assert isinstance(action, Unassign)
+
+
+# --- the annotation
+
+
+def test_what_is_written_down_is_read_as_it_was() -> None:
+    reserved = reserved_for(JOB, a_job().asking("3900m").of_size(3, 9).job)
+    job = a_job().job
+    job["metadata"]["annotations"] = {RESERVED_ANNOTATION: str(reserved)}
+    assert reserved_of(job) == reserved
+    assert reserved.requests == {"cpu": 11_700_000_000, "pods": 3_000_000_000}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"template":"t"}',
+        '{"template":"t","podSets":[{"name":"main","count":-1,"requests":{}}]}',
+        '{"template":"t","podSets":[{"name":"main","count":1,"requests":{"cpu":"-1"}}]}',
+        "x" * 100_000,
+    ],
+)
+def test_what_cannot_be_read_is_nothing(text: str) -> None:
+    assert reserved_of({"metadata": {"annotations": {RESERVED_ANNOTATION: text}}}) is None
+
+
+def test_pod_sets_are_told_apart_by_name() -> None:
+    one = reserved_for(JOB, a_job().job).pod_sets[0]
+    both = Reserved("t", (one, one.__class__("workers", 2, {"cpu": 1})))
+    assert both.resized({"workers": 5}).counts == {"main": 1, "workers": 5}
