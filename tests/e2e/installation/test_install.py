@@ -15,7 +15,7 @@ from clusters.local import BinariesMissingError
 from clusters.local.helm import find_helm
 from multimirror.admission import Registration, Service
 from multimirror.admission.certificates import KeyPair, issue
-from multimirror.cli.admission import AUTHORITY
+from multimirror.cli.admission import AUTHORITY, SERVICE
 from multimirror.cli.apply import apply_and_compare, find
 from multimirror.cli.installation.authority import put_in
 from multimirror.cli.installation.objects import COMPONENTS, KINDS, InstallOptions, everything, identity, objects
@@ -36,6 +36,8 @@ async def clean(admin: Client) -> AsyncIterator[None]:
     """Nothing of ours is there at first, but our namespace."""
     with contextlib.suppress(ApiError):
         await admin.create(NAMESPACES, {"metadata": {"name": SYSTEM}})
+    with contextlib.suppress(NotFound):
+        await admin.delete(SECRETS, AUTHORITY, SYSTEM)
     for component in COMPONENTS:
         for obj in everything(component, SYSTEM):
             if obj["kind"] not in {"Namespace", "CustomResourceDefinition"}:
@@ -183,9 +185,13 @@ async def test_policies_stay_until_the_webhook_answers(admin: Client, kubeconfig
     policies = KINDS["MutatingAdmissionPolicy"]
     done = await multimirror("install", "--admission", "policies", kubeconfig=kubeconfig)
     assert done.code == 0, done.err
+    (deployment,) = [obj for obj in objects(InstallOptions()) if identity(obj)[::2] == ("Deployment", SERVICE)]
+    paused = {**deployment, "spec": {**deployment["spec"], "paused": True}}
+    await admin.create(DEPLOYMENTS, paused, SYSTEM)  # no pod comes of it
     early = await multimirror("install", *WEBHOOK, kubeconfig=kubeconfig)
     assert "until the webhook answers, these stay: " in early.err
     assert len((await admin.list(policies)).items) == 2
+    await admin.patch(DEPLOYMENTS, SERVICE, {"spec": {"paused": False}}, SYSTEM)
     late = await multimirror("install", *WEBHOOK, "--wait", kubeconfig=kubeconfig)
     assert "these stay" not in late.err
     assert (await admin.list(policies)).items == []
