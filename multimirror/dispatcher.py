@@ -26,6 +26,7 @@ from typing import Final, Self
 
 import structlog
 
+from multimirror.api.ownership import Signer
 from multimirror.batch import Json
 from multimirror.batch.times import utc_datetime
 from multimirror.kinds import JOB, KINDS, Ref, ref_of
@@ -49,7 +50,7 @@ from multimirror.scheduling.announcements import Announcements
 from multimirror.scheduling.assignments import Assignments
 from multimirror.scheduling.plan import PlacementDecision
 from multimirror.scheduling.scheduler import Scheduler
-from multimirror.workers import Worker, WorkerOptions, Workers, copies_of, identity_of
+from multimirror.workers import TokenRenewal, Worker, WorkerOptions, Workers, copies_of, copy_key, identity_of
 
 COMPONENT: Final = "multimirror"
 _EVENTS_PER_SECOND: Final = 50.0
@@ -65,17 +66,17 @@ class Dispatcher:
     def __init__(
         self,
         client: Client,
-        origin: str,
+        signer: Signer,
         options: DispatcherOptions | None = None,
         *,
         guard: Callable[[], None] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`origin` is the identity of the management cluster (see `connect`), which every copy carries. `guard` is
-        called before each write; what it raises stops the write (see LeaderElector.check)."""
+        """`signer` has the identity of the management cluster, and the key by which copies are known to be ours (see
+        `connect`). `guard` is called before each write; what it raises stops the write (see LeaderElector.check)."""
         options = options or DispatcherOptions()
         writer = client.guarded(guard) if guard is not None else client
-        self.origin: Final = origin
+        self.origin: Final = signer.origin
         self.ready: Final = asyncio.Event()
         """Set while work is being done."""
         self._client = client
@@ -83,24 +84,23 @@ class Dispatcher:
             writer, COMPONENT, qps=_EVENTS_PER_SECOND, capacity=5000, wall_clock=lambda: utc_datetime(clock())
         )
         self._cache = cache = ManagementCache(client, options)
-        self._workers = workers = Workers(
-            cache.clusters,
-            cache.secrets,
-            WorkerOptions(
-                origin=origin,
-                secret_namespace=options.namespace,
-                directory=options.kubeconfig_directory,
-                concurrency=options.worker_concurrency,
-                heartbeat=options.heartbeat,
-                guard=guard,
-                plain_http=options.plain_http,
-                known_copies=self._known_copies,
-                also_followed=tuple(
-                    copies_of(kind.resource, origin, at_once=False) for kind in KINDS if kind is not JOB
-                ),
+        of_workers = WorkerOptions(
+            origin=signer.origin,
+            made_by_us=signer.signed,
+            secret_namespace=options.namespace,
+            directory=options.kubeconfig_directory,
+            concurrency=options.worker_concurrency,
+            heartbeat=options.heartbeat,
+            guard=guard,
+            plain_http=options.plain_http,
+            known_copies=self._known_copies,
+            also_followed=tuple(
+                copies_of(kind.resource, signer.origin, trim=kind.read_copy, at_once=False)
+                for kind in KINDS
+                if kind is not JOB
             ),
-            clock=clock,
         )
+        self._workers = workers = Workers(cache.clusters, cache.secrets, of_workers, clock=clock)
         originals, memory = cache.originals, Memory()
         self._announcements = announcements = Announcements(self._events, KINDS)
         observer = Observer(cache, workers, memory, clock, max_job_bytes=options.max_job_bytes)
@@ -120,7 +120,7 @@ class Dispatcher:
             concurrency=options.concurrency,
         )
         context = WorkerContext(
-            origin=origin,
+            signer=signer,
             memory=memory,
             originals=originals,
             announcements=announcements,
@@ -142,7 +142,8 @@ class Dispatcher:
         )
         self._assignments = assignments
         self._fleet = CachedFleet(cache, workers, assignments, scheduler)
-        self._reporter = Reporter(writer, self._fleet, options, clock=clock)
+        self._reporter = reporter = Reporter(writer, self._fleet, options, clock=clock)
+        self._tokens = TokenRenewal(writer, cache.secrets, workers, of_workers, changed=reporter.wake, clock=clock)
         EventHandlers(
             management=cache,
             workers=workers,
@@ -164,8 +165,13 @@ class Dispatcher:
         guard: Callable[[], None] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> Self:
-        """Ask the management cluster who it is, and put a dispatcher together."""
-        return cls(client, await identity_of(client), options, guard=guard, clock=clock)
+        """Ask the management cluster who it is, find the key of our copies (or make it), and put a dispatcher together.
+
+        Raises CopyKeyError.
+        """
+        namespace = (options or DispatcherOptions()).namespace
+        signer = Signer(await copy_key(client, namespace), await identity_of(client))
+        return cls(client, signer, options, guard=guard, clock=clock)
 
     # --- life
 
@@ -215,6 +221,7 @@ class Dispatcher:
         self._workers.begin()
         async with self._events, Supervisor() as tasks:
             tasks.start("reporter", self._reporter.run())
+            tasks.start("tokens", self._tokens.run())
             tasks.start("first look", self._first_look(), may_return=True)
             scheduler = tasks.start("scheduler", self._scheduler.run(), may_return=True)
             self.ready.set()

@@ -87,9 +87,8 @@ def admitted_queue_of(obj: Json) -> str | None:
 
 
 def copy_uid_of(obj: Json) -> str | None:
-    """The uid of its present attempt's copy, as far as that is written down; None without a worker."""
-    found = annotations(obj)
-    return (found.get(COPY_UID_ANNOTATION) or None) if found.get(CLUSTER_ANNOTATION) else None
+    """The uid of its latest attempt's copy, as far as that is written down."""
+    return annotations(obj).get(COPY_UID_ANNOTATION) or None
 
 
 def hold_requested(obj: Json) -> bool:

@@ -67,6 +67,15 @@ EVENTS: Final = {
         "not written.",
         "Look at the copy on the worker: who writes its status?",
     ),
+    "NotAdmitted": Reason(
+        "The Job was on a worker without a queue that had admitted it there. It is taken away, and waits in its queue.",
+        "None, if it had been placed by an older version. Otherwise find out who writes our annotations.",
+    ),
+    "EarlierCopyRemains": Reason(
+        "The copy of an earlier attempt is still on a worker that was told to delete it, and may still run. It is "
+        "waited for as the queue's onWorkerLost says.",
+        "See what keeps it there (its finalizers), or take that worker out.",
+    ),
     "ManagedByIgnored": Reason(
         "Another controller writes to this Job, although spec.managedBy names this one. It is not placed; one that was "
         "placed is suspended, and its copy deleted.",
@@ -153,6 +162,12 @@ CONDITIONS: Final = {
     ),
     "Unauthorized": Reason("The credentials are wrong or have expired.", "Make new ones; `multimirror join` again."),
     "Forbidden": Reason("The account may not even look.", "Apply deploy/worker there."),
+    "Renewed": Reason("The worker's token is renewed before it ends.", "None."),
+    "RenewalFailed": Reason(
+        "The worker's token could not be renewed, which is tried again each minute; the message says when it ends.",
+        "Join it again: `multimirror join NAME --kubeconfig ... --new-token` repairs rights and token.",
+    ),
     "InternalError": Reason("Something unexpected; the log has the trace.", "Report it, please."),
 }
-"""Reasons of the conditions Connected, Ready and Misbehaving. Other errors of a worker appear under their own names."""
+"""Reasons of the conditions Connected, Ready, Misbehaving, TokenRenewed. Other errors of a worker have their own names.
+"""

@@ -76,6 +76,6 @@ def seconds_of(text: object, otherwise: float) -> float:
     if isinstance(text, str):
         try:
             return datetime.fromisoformat(text).timestamp()
-        except ValueError:
+        except (ValueError, OverflowError, OSError):
             return otherwise
     return otherwise

@@ -1,10 +1,15 @@
-"""A Job's copy and its pods, wherever they are: found for explain, logs and events, removed by drain and leave."""
+"""A Job's copy and its pods, wherever they are: found for explain, logs and events, removed by drain and leave.
+
+As for the dispatcher, labels prove nothing: a copy is what has the uid that is written on its original, or, as long as
+none is, what we have signed. Whatever else carries our labels on a worker is not shown, and not deleted.
+"""
 
 from dataclasses import dataclass, field
 from typing import Final
 
 from multimirror.api import ATTEMPT_LABEL, ORIGIN_LABEL, ORIGIN_UID_LABEL
-from multimirror.api.placement import attempt_of, cluster_of
+from multimirror.api.ownership import Signer
+from multimirror.api.placement import attempt_of, cluster_of, copy_uid_of
 from multimirror.batch import Json, is_finished
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.cli.rows import is_ours, time_of
@@ -12,6 +17,8 @@ from multimirror.cli.workers import WorkerConnection, worker_connection
 from multimirror.kube import Client
 from multimirror.kube.errors import Conflict, NotFound
 from multimirror.kube.resources import EVENTS, JOBS, PODS
+from multimirror.workers import identity_of
+from multimirror.workers.reading import has_sound_metadata
 
 _PAGE: Final = 500
 
@@ -72,7 +79,7 @@ async def find_copy(client: Client, job: Json, worker: WorkerConnection | None, 
         copy = Copy("here", client, job, metadata["namespace"])
     else:
         namespace = worker.spec.namespace_for(metadata["namespace"]) or metadata["namespace"]
-        found = await copies_of(client, job, namespace)
+        found = await copies_of(client, job, namespace, worker.signer)
         copy = Copy(worker.name, client, found[0] if found else None, namespace)
     if copy.job is None:
         return copy
@@ -82,10 +89,25 @@ async def find_copy(client: Client, job: Json, worker: WorkerConnection | None, 
     return Copy(copy.cluster, client, copy.job, copy.namespace, tuple(pods), tuple(seen))
 
 
-async def copies_of(client: Client, job: Json, namespace: str) -> list[Json]:
-    """Those of the Job's present attempt: at most one, unless somebody made another by hand."""
+async def copies_of(client: Client, job: Json, namespace: str, signer: Signer | None) -> list[Json]:
+    """Those of the Job's present attempt that are ours: at most one."""
     selector = f"{ORIGIN_UID_LABEL}={job['metadata']['uid']},{ATTEMPT_LABEL}={attempt_of(job)}"
-    return (await client.list(JOBS, namespace, label_selector=selector)).items
+    found = (await client.list(JOBS, namespace, label_selector=selector)).items
+    uid = copy_uid_of(job)
+    if uid is not None:
+        return [copy for copy in found if copy["metadata"].get("uid") == uid]
+    return (await by_us(client, found, signer))[0] if signer is not None and found else []
+
+
+async def by_us(client: Client, copies: list[Json], signer: Signer) -> tuple[list[Json], list[Json]]:
+    """What we have made of that, on the cluster of that client; and the rest."""
+    identity = await identity_of(client)
+    ours: list[Json] = []
+    others: list[Json] = []
+    for copy in copies:
+        is_ours = has_sound_metadata(copy) and signer.signed(JOBS, identity, copy)
+        (ours if is_ours else others).append(copy)
+    return ours, others
 
 
 async def events_of(client: Client, job: Json) -> list[Json]:
@@ -132,16 +154,20 @@ async def delete_copy(client: Client, copy: Json, *, unchanged: bool = False) ->
     return True
 
 
-async def remove_copies(worker: WorkerConnection, origin: str) -> int:
+async def remove_copies(worker: WorkerConnection) -> int:
     """Delete all that one management cluster has on a worker, with the credentials of its dispatcher. Gives how many.
 
-    `origin` is that cluster's identity: what carries another one, or none, is not touched.
+    What this management cluster has not signed is not touched, whatever labels it carries.
     """
-    mapped = worker.spec.namespaces
+    mapped, signer = worker.spec.namespaces, worker.signer
+    if signer is None:
+        return 0  # nobody has ever signed anything, or nobody can tell any more
     count = 0
     async with worker.client() as client:
         for namespace in sorted(set(mapped.values())) if mapped is not None else [None]:
-            selector = f"{ORIGIN_LABEL}={origin}"
-            for copy in (await client.list(JOBS, namespace, label_selector=selector, limit=_PAGE)).items:
+            selector = f"{ORIGIN_LABEL}={signer.origin}"
+            found = (await client.list(JOBS, namespace, label_selector=selector, limit=_PAGE)).items
+            ours, _ = await by_us(client, found, signer)
+            for copy in ours:
                 count += await delete_copy(client, copy)
     return count

@@ -109,6 +109,6 @@ async def _delete_copy(client: Client, worker: WorkerConnection, job: Json) -> N
     namespace = worker.spec.namespace_for(job["metadata"]["namespace"])
     if namespace is None:
         return
-    for copy in await copies_of(client, job, namespace):
+    for copy in await copies_of(client, job, namespace, worker.signer):
         if not is_finished(copy.get("status") or {}) and "deletionTimestamp" not in copy["metadata"]:
             await delete_copy(client, copy, unchanged=True)  # one that has just changed may have finished: look again

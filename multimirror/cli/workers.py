@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from multimirror.api import WORKER_CLUSTERS, SpecError, WorkerClusterSpec
+from multimirror.api.ownership import Signer
 from multimirror.cli import credentials
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.kube import ApiError, Client, Connection, resources
 from multimirror.kube.errors import ConfigError, Forbidden, NotFound
 from multimirror.kube.kubeconfig import Access, parse_strict
-from multimirror.workers import identity_of
+from multimirror.workers import CopyKeyError, find_copy_key, identity_of
 
 _QUICK: Final = 10.0
 
@@ -25,6 +26,8 @@ class WorkerConnection:
     spec: WorkerClusterSpec
     access: Access
     connection: Connection
+    signer: Signer | None = None
+    """Knows the copies that are ours; None where its key is not to be seen from here, or nobody has made one yet."""
 
     def client(self, *, timeout: float = 15.0) -> Client:
         """For `async with`."""
@@ -88,9 +91,18 @@ async def stored_connection(management: Client, name: str, spec: WorkerClusterSp
     if kubeconfig is None:
         raise CredentialsError(f"{where} has nothing readable under {spec.secret.key!r}", f"{anew}.")
     try:
-        return WorkerConnection(name, spec, parse_strict(kubeconfig), Connection.strict(kubeconfig, name=name))
+        access, connection = parse_strict(kubeconfig), Connection.strict(kubeconfig, name=name)
     except ConfigError as error:
         raise CredentialsError(f"{where} holds no usable kubeconfig: {error}", f"{anew}.") from error
+    return WorkerConnection(name, spec, access, connection, await _signer(management, system))
+
+
+async def _signer(management: Client, system: str) -> Signer | None:
+    try:
+        key = await find_copy_key(management, system)
+        return Signer(key, await identity_of(management)) if key is not None else None
+    except (Forbidden, CopyKeyError):
+        return None
 
 
 async def stored_identity(management: Client, name: str, system: str) -> str | None:

@@ -52,6 +52,8 @@ class CopyOptions:
     attempt: int
     name: str
     namespace: str
+    signature: str
+    """What shows that we made it (api/ownership.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,10 @@ class Kind(Protocol):
     def trim(self, obj: Object) -> Object:
         """Of an original: what the cache keeps. Everything here but `make_copy` works on that."""
 
+    def read_copy(self, obj: Object) -> Object | None:
+        """Of a copy, as a worker sent it: what is kept, with nothing in it that the kind could stumble over; None: it
+        cannot be read. Its metadata are sound (workers/reading.py). May change `obj`, which nobody has seen yet."""
+
     def managed_by(self, obj: Json) -> str | None: ...
 
     @property
@@ -106,6 +112,9 @@ class Kind(Protocol):
 
     def has_started(self, obj: Json) -> bool:
         """Pods may have run in the attempt that its status is about."""
+
+    def may_run(self, obj: Json) -> bool:
+        """Of a copy: pods of it may be there, or be started."""
 
     def pod_sets(self, obj: Json) -> Sequence[PodSet]: ...
 

@@ -189,11 +189,14 @@ class Client:
         limit: int | None = None,
         resource_version: str | None = None,
         timeout: float | None = None,
+        most_bytes: int | None = None,
     ) -> AsyncGenerator[Page, None]:
         """A list page by page, within one deadline. One that begins anew (its token expired) says `first` again.
 
-        Where answers are limited, a page that is too large is asked for again with half as many objects.
+        A page that is too large (`most_bytes`, and where answers are limited) is asked for again with half as many
+        objects.
         """
+        most_bytes = min(most_bytes or self.limits.page, self.limits.page)
         seconds = self.timeout if timeout is None else timeout
         ends = asyncio.get_running_loop().time() + max(seconds, self.limits.list_seconds)
         limit = limit if limit is not None else self.limits.page_items
@@ -207,12 +210,13 @@ class Client:
         first, empty, anew = True, 0, 0
         while True:
             try:
-                page = await self._page(path, params, seconds, ends)
+                page = await self._page(path, params, seconds, ends, most_bytes)
             except Gone:
                 anew += 1
                 if not params.get("continue") or anew > _LISTS_ANEW:
                     raise
                 params.update({"continue": None, "limit": self.limits.page_items})
+                most_bytes = self.limits.page
                 first, empty = True, 0
                 continue
             metadata, found = page.get("metadata"), page.get("items") or []
@@ -230,11 +234,13 @@ class Client:
                 raise self._no_list(path)
             params.update({"continue": following, "resourceVersion": None})  # only the first page may name one
 
-    async def _page(self, path: str, params: dict[str, str | int | bool | None], seconds: float, ends: float) -> Object:
+    async def _page(
+        self, path: str, params: dict[str, str | int | bool | None], seconds: float, ends: float, most: int
+    ) -> Object:
         """One page; of fewer objects, from here on, while it is too large."""
         while True:
             left = min(seconds, max(0.0, ends - asyncio.get_running_loop().time()))
-            request = self._request("GET", path, params, None, {}, left, self.limits.page, paged=True)
+            request = self._request("GET", path, params, None, {}, left, most, paged=True)
             try:
                 return self._parsed(request, await self._send(request))
             except _PageTooLarge as error:

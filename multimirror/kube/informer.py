@@ -43,7 +43,10 @@ _log = structlog.get_logger(__name__)
 _WATCH_SECONDS: Final = 480.0  # the server is asked to end a watch after about this long, so that load spreads again
 _SILENCE: Final = 100.0  # servers send a bookmark every minute or so: a watch that is quiet for longer is dead
 _LISTING_SILENCE: Final = 15.0  # nor is there a pause in the middle of a streamed list
+_LEFT_OUT: Final = 1000  # names that are remembered of what `trim` did not want: enough to say that there are many
 _SLICE: Final = 200  # objects of a first list that are told between two turns of everybody else
+_PAGE_ITEMS: Final = 500
+_PAGE_BYTES: Final = 16 * 1024 * 1024  # whatever is listed, so much of it is held whole at once, and no more
 _SETTLED: Final = 1.0  # a watch that lived that long was a good one, even if nothing happened
 
 
@@ -96,6 +99,8 @@ class Informer:
         """The cache holds everything up to here; None before the first list, and while a new one is needed."""
         self.heard: float | None = None
         """When the server last spoke (event loop's clock)."""
+        self.left_out: set[str] = set()
+        """The keys of objects that are there, and that `trim` does not want; no more than a thousand."""
         self._store = Store()
         self._handlers: list[Handler] = []
         self._synced = asyncio.Event()
@@ -234,7 +239,9 @@ class Informer:
             self._namespace,
             label_selector=self._label_selector,
             field_selector=self._field_selector,
+            limit=self.client.limits.page_items or _PAGE_ITEMS,
             timeout=max(60.0, self.client.timeout),
+            most_bytes=_PAGE_BYTES,
         )
         version = ""
         async with aclosing(pages):
@@ -245,7 +252,11 @@ class Informer:
                 for number, item in enumerate(page.items):
                     if number % _SLICE == _SLICE - 1:
                         await asyncio.sleep(0)
-                    incoming.put(self._trim(item))
+                    key, kept = key_of(item), self._trim(item)
+                    if kept is not None:
+                        incoming.put(kept)
+                    else:
+                        incoming.leave_out(key)
         await self._replace(incoming, version)
 
     async def _streamed(self) -> bool:
@@ -313,17 +324,24 @@ class Informer:
 
     def _apply(self, event: WatchEvent) -> None:
         """One event of a watch, onto the cache and on to the handlers."""
-        kind, obj = event
+        kind, obj, kept = event
         version = self.resource_version = obj["metadata"]["resourceVersion"]
         if kind != "BOOKMARK":
             key = key_of(obj)
             old = self._store.objects.get(key)
-            if kind == "DELETED":
+            self._note_left_out(key, there=not kept and kind != "DELETED")
+            if kind == "DELETED" or not kept:
                 if old is not None and not is_older(version, old["metadata"]["resourceVersion"]):
-                    self._remove(key, obj)
+                    self._remove(key, obj if kept else old)
             elif old is None or is_older(old["metadata"]["resourceVersion"], version):
                 self._weigh(key, obj)
                 self._put(key, old, obj)
+
+    def _note_left_out(self, key: str, *, there: bool) -> None:
+        if not there:
+            self.left_out.discard(key)
+        elif len(self.left_out) < _LEFT_OUT:
+            self.left_out.add(key)
 
     def _weigh(self, key: str, obj: Object) -> None:
         """Whether it may be kept. Raises OverBudget."""
@@ -341,6 +359,7 @@ class Informer:
         """
         metrics.RELISTS.labels(*self._labels).inc()
         initial = not self.has_synced
+        self.left_out = incoming.left_out
         self.resource_version = version  # before the handlers are told, who may ask how far we are
         objects = self._store.objects
         for key in [key for key in objects if key not in incoming.objects]:
@@ -386,6 +405,7 @@ class _Incoming:
 
     def __init__(self, budget: CacheBudget | None, replaced: dict[str, int]) -> None:
         self.objects: dict[str, Object] = {}
+        self.left_out: set[str] = set()
         self._budget, self._replaced = budget, replaced
         self._before = sum(replaced.values())
         self._weights: dict[str, int] = {}
@@ -395,20 +415,32 @@ class _Incoming:
         """Raises OverBudget."""
         key = key_of(obj)
         self.objects[key] = obj
+        self.left_out.discard(key)
         if self._budget is not None:
             size = weight(obj)
             self._total += size - self._weights.get(key, 0)
             self._weights[key] = size
             self._budget.check(len(self._weights) - len(self._replaced), self._total - self._before)
 
+    def leave_out(self, key: str) -> None:
+        """Nobody wants it."""
+        self._drop(key)
+        if len(self.left_out) < _LEFT_OUT:
+            self.left_out.add(key)
+
     def collect(self, event: WatchEvent) -> None:
         """One event of a list that is being streamed."""
         if event.type == "DELETED":
-            key = key_of(event.object)
-            self.objects.pop(key, None)
-            self._total -= self._weights.pop(key, 0)
+            self._drop(key_of(event.object))
+        elif not event.kept:
+            self.leave_out(key_of(event.object))
         elif event.type != "BOOKMARK":
             self.put(event.object)
+
+    def _drop(self, key: str) -> None:
+        self.objects.pop(key, None)
+        self.left_out.discard(key)
+        self._total -= self._weights.pop(key, 0)
 
     def take_over(self) -> None:
         """It is what is cached now."""
@@ -420,7 +452,7 @@ class _Incoming:
 
     def clear(self) -> None:
         """It begins anew, or has been taken over."""
-        self.objects, self._weights, self._total = {}, {}, 0
+        self.objects, self.left_out, self._weights, self._total = {}, set(), {}, 0
 
 
 def _forgotten(error: ApiError) -> bool:

@@ -26,8 +26,8 @@ INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 Params = Mapping[str, str | int | bool | None]
 """The query of a request; None is left out."""
-Trim = Callable[[Object], Object]
-"""Makes an object smaller before it is kept, or gives another one in its place."""
+Trim = Callable[[Object], Object | None]
+"""Makes an object smaller before it is kept, or gives another one in its place. None: it is not kept."""
 
 
 class WatchEvent(NamedTuple):
@@ -35,6 +35,8 @@ class WatchEvent(NamedTuple):
 
     type: str
     object: Object
+    kept: bool = True
+    """False: whoever follows does not want it (see Trim); nothing but its name and version are left of it."""
 
     @property
     def ends_initial_events(self) -> bool:
@@ -115,16 +117,23 @@ def _parse(lines: list[bytes], cluster: str, trim: Trim | None) -> tuple[list[Wa
             whole = kind in _TYPES and (is_object(obj) if kind != "BOOKMARK" else _is_bookmark(obj))
         except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
             whole = False
-        if whole and trim is not None and kind != "BOOKMARK":
+        kept: Object | None = None
+        if whole:
             try:
-                obj = trim(obj)
+                kept = trim(obj) if trim is not None and kind != "BOOKMARK" else obj
             except RecursionError:  # nested without need
                 whole = False
         if not whole:
             text = line[:100].decode("utf-8", "replace")
             return events, BadAnswer(f"a watch sent something that is not an event: {text!r}", cluster=cluster)
-        events.append(WatchEvent(kind, obj))
+        events.append(WatchEvent(kind, kept) if kept is not None else WatchEvent(kind, _remains(obj), kept=False))
     return events, None
+
+
+def _remains(obj: Object) -> Object:
+    """Enough to go on from it, and to forget what was there under its name."""
+    metadata = obj["metadata"]
+    return {"metadata": {key: metadata[key] for key in ("name", "namespace", "resourceVersion") if key in metadata}}
 
 
 def is_object(value: object) -> bool:

@@ -1,12 +1,13 @@
 """What `kubectl get` shows: the status of each WorkerCluster and MirrorQueue, kept up to date; and the gauges.
 
 Workers and queues have a task each, so that a thousand queues to write do not delay the word that a worker is lost. An
-object whose status cannot be made, or written, costs itself alone. Between objects everything else gets its turn.
+object whose status cannot be made, or written, costs itself alone, and a part of it that part: conditions come first,
+and do not depend on numbers. Between objects everything else gets its turn.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -25,7 +26,12 @@ from multimirror.observe.snapshot import (
     mirror_queue_view,
     worker_cluster_view,
 )
-from multimirror.observe.status import mirror_queue_status, worker_cluster_status
+from multimirror.observe.status import (
+    mirror_queue_conditions,
+    mirror_queue_numbers,
+    worker_cluster_conditions,
+    worker_cluster_numbers,
+)
 from multimirror.observe.status_writer import StatusWriter
 from multimirror.options import DispatcherOptions
 
@@ -33,6 +39,8 @@ _log = structlog.get_logger(__name__)
 _SLICE: Final = 20
 """Objects between two turns of everything else."""
 _SHORTEST_PAUSE: Final = 1.0
+Parts = tuple[tuple[str, Callable[[], Json]], ...]
+"""A status: what its parts are called, and how they are made."""
 
 
 class Reporter:
@@ -50,6 +58,7 @@ class Reporter:
         self._shown_queues: set[str] = set()
         self._broken: dict[str, str] = {}  # uid, or worker whose copies cannot be counted: what was logged about it
         self._counted = False
+        self._quota_resources: Collection[str] = ()
 
     def wake(self) -> None:
         """Something may have changed."""
@@ -87,6 +96,7 @@ class Reporter:
         for name in self._shown_workers - names:
             metrics.forget_worker(name)
         self._shown_workers = names
+        self._quota_resources = self._state.quota_resources()
         await self._report(clusters, self._workers, self._worker_status)
 
     async def _report_queues(self) -> None:
@@ -97,28 +107,45 @@ class Reporter:
         self._shown_queues = names
         await self._report(queues, self._queues, self._queue_status)
 
-    async def _report(self, objects: Collection[Json], writer: StatusWriter, status: Callable[[Json], Json]) -> None:
+    async def _report(self, objects: Collection[Json], writer: StatusWriter, status: Callable[[Json], Parts]) -> None:
         for number, obj in enumerate(writer.in_turn(objects), start=1):
-            uid = obj["metadata"]["uid"]
+            uid, name = obj["metadata"]["uid"], obj["metadata"]["name"]
             try:
-                await writer.write(obj, status(obj))
+                parts = status(obj)
             except Exception as error:  # noqa: BLE001 - whatever is wrong with one object must not silence the others
-                self._log_once(uid, f"{type(error).__name__}: {error}", name=obj["metadata"]["name"])
+                self._log_once(uid, f"{type(error).__name__}: {error}", name=name)
             else:
                 self._broken.pop(uid, None)
+                await self._write(obj, writer, parts)
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
 
-    def _worker_status(self, cluster: Json) -> Json:
-        view = worker_cluster_view(self._state, cluster, self._copies.counts)
-        metrics.show_worker(view)
-        before = cluster.get("status") or {}
-        return worker_cluster_status(view, before, self._clock(), contact_seconds=self._options.contact_seconds)
+    async def _write(self, obj: Json, writer: StatusWriter, parts: Iterable[tuple[str, Callable[[], Json]]]) -> None:
+        for part, make in parts:
+            key = f"{part} of {obj['metadata']['uid']}"
+            try:
+                await writer.write(obj, part, make())
+            except Exception as error:  # noqa: BLE001 - nor one part of it the others
+                self._log_once(key, f"{type(error).__name__}: {error}", name=obj["metadata"]["name"])
+            else:
+                self._broken.pop(key, None)
 
-    def _queue_status(self, queue: Json) -> Json:
+    def _worker_status(self, cluster: Json) -> Parts:
+        view = worker_cluster_view(self._state, cluster, self._copies.counts, self._quota_resources)
+        metrics.show_worker(view)
+        before, contact = cluster.get("status") or {}, self._options.contact_seconds
+        return (
+            ("conditions", lambda: worker_cluster_conditions(view, before, self._clock(), contact_seconds=contact)),
+            ("numbers", lambda: worker_cluster_numbers(view)),
+        )
+
+    def _queue_status(self, queue: Json) -> Parts:
         view = mirror_queue_view(self._state, queue)
         metrics.show_queue(view)
-        return mirror_queue_status(view, queue.get("status") or {}, self._clock())
+        return (
+            ("conditions", lambda: mirror_queue_conditions(view, queue.get("status") or {}, self._clock())),
+            ("numbers", lambda: mirror_queue_numbers(view)),
+        )
 
     async def _count_copies(self) -> None:
         while True:

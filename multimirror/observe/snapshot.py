@@ -9,17 +9,23 @@
 Statuses (observe/status.py), explanations, gauges and whatever shows the fleet to people are functions of these views;
 none of them looks into a cache. Making a view asks no API server and changes nothing, and what is in it stays as it is
 while the caches go on.
+
+Of resources only those are told of that a quota or the capacity of the worker names, a few dozen of them: Jobs may ask
+for anything that has a name, and nodes may say that they have it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final, Protocol
 
 from multimirror.api import MirrorQueueSpec, SpecError, WorkerClusterSpec
 from multimirror.batch import Json
-from multimirror.workers import WorkerState
+from multimirror.batch.names import qualified_name
+from multimirror.workers import TokenState, WorkerState
 
+_MOST_RESOURCES: Final = 32
+_NATIVE: Final = ("cpu", "memory", "pods", "ephemeral-storage")
 COPY_STATES: Final = ("running", "suspended", "complete", "failed", "terminating")
 
 
@@ -86,6 +92,9 @@ class FleetState(Protocol):
     def worker_state(self, worker: str) -> WorkerState | None:
         """None while nobody tries to connect to it."""
 
+    def worker_token(self, worker: str) -> TokenState | None:
+        """None where nobody has looked at it."""
+
     def worker_spec(self, worker: str) -> WorkerClusterSpec | None:
         """None where it cannot be read."""
 
@@ -109,6 +118,9 @@ class FleetState(Protocol):
 
     def head(self, queue: str) -> QueueHead | None: ...
 
+    def quota_resources(self) -> Collection[str]:
+        """The resources that the quotas of all queues name."""
+
     def copy_states(self, worker: str) -> Iterable[str]:
         """Of every copy there, one of COPY_STATES. May be taken bit by bit, while the cache changes."""
 
@@ -126,6 +138,7 @@ class WorkerClusterView:
     name: str
     generation: int = 1
     state: WorkerState | None = None
+    token: TokenState | None = None
     cordoned: bool = False
     capacity: Mapping[str, Decimal] | None = None
     """Declared, or found; None: not known."""
@@ -184,24 +197,31 @@ class FleetSnapshot:
 
 def fleet_snapshot(state: FleetState, copies: Mapping[str, Mapping[str, int]]) -> FleetSnapshot:
     """`copies`: what was counted last, by worker and state; there may be too many to count them now."""
+    quotas = state.quota_resources()
     return FleetSnapshot(
-        workers=tuple(worker_cluster_view(state, each, copies) for each in state.worker_clusters()),
+        workers=tuple(worker_cluster_view(state, each, copies, quotas) for each in state.worker_clusters()),
         queues=tuple(mirror_queue_view(state, each) for each in state.mirror_queues()),
     )
 
 
-def worker_cluster_view(state: FleetState, cluster: Json, copies: Mapping[str, Mapping[str, int]]) -> WorkerClusterView:
+def worker_cluster_view(
+    state: FleetState, cluster: Json, copies: Mapping[str, Mapping[str, int]], quotas: Collection[str]
+) -> WorkerClusterView:
+    """`quotas`: the resources that quotas name."""
     name = cluster["metadata"]["name"]
     found, spec, usage = state.worker_state(name), state.worker_spec(name), state.worker_usage(name)
     declared = spec.capacity if spec is not None else None
+    capacity = declared if declared is not None or found is None else found.capacity
+    resources = _reported(quotas, capacity or {})
     return WorkerClusterView(
         name=name,
         generation=cluster["metadata"].get("generation", 1),
         state=found,
+        token=state.worker_token(name),
         cordoned=spec is not None and spec.cordoned,
-        capacity=declared if declared is not None or found is None else found.capacity,
+        capacity=_of(capacity, resources) if capacity is not None else None,
         jobs=usage.jobs,
-        used=dict(usage.resources),
+        used=_of(usage.resources, resources),
         kinds=tuple(state.kinds()) if found is not None and found.ready else (),
         copies=copies.get(name),
     )
@@ -239,6 +259,16 @@ def job_view(state: FleetState, key: str) -> JobView | None:
         connected=worker is not None and worker.connected,
         decision=state.decision(original.uid),
     )
+
+
+def _reported(quotas: Collection[str], capacity: Mapping[str, Decimal]) -> tuple[str, ...]:
+    """The resources that are worth telling of: those first that a quota names."""
+    wanted = dict.fromkeys((*_NATIVE, *sorted(quotas), *sorted(capacity)))
+    return tuple(name for name in wanted if not qualified_name(name))[:_MOST_RESOURCES]
+
+
+def _of(amounts: Mapping[str, Decimal], resources: Collection[str]) -> dict[str, Decimal]:
+    return {name: amounts[name] for name in resources if name in amounts}
 
 
 def _problem(queue: Json) -> str:

@@ -1,6 +1,6 @@
 """Where the read model comes from: the dispatcher's caches and its scheduler, behind the questions of FleetState."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from typing import NamedTuple, Self
 
@@ -15,7 +15,7 @@ from multimirror.reconcile.cache import ManagementCache
 from multimirror.scheduling.assignments import Assignments
 from multimirror.scheduling.scheduler import Scheduler
 from multimirror.scheduling.usage import Usage as SchedulerUsage
-from multimirror.workers import Workers, WorkerState
+from multimirror.workers import TokenState, Workers, WorkerState
 
 
 class _Usage(NamedTuple):
@@ -49,6 +49,10 @@ class CachedFleet:
     def worker_state(self, worker: str) -> WorkerState | None:
         found = self._workers.get(worker)
         return found.state if found is not None else None
+
+    def worker_token(self, worker: str) -> TokenState | None:
+        found = self._workers.get(worker)
+        return found.token if found is not None else None
 
     def worker_spec(self, worker: str) -> WorkerClusterSpec | None:
         return self._workers.specs.get(worker)
@@ -85,6 +89,9 @@ class CachedFleet:
             reason=decision.reason,
             message=str(decision),
         )
+
+    def quota_resources(self) -> Collection[str]:
+        return {name for spec in self._management.queue_specs.values() for name in spec.quota.resources}
 
     def copy_states(self, worker: str) -> Iterable[str]:
         found = self._workers.get(worker)

@@ -1,46 +1,83 @@
 """The statuses of WorkerClusters and MirrorQueues, as pure functions of a view and of the status that is there.
 
 What others have written into a status stays. Conditions keep the time of their last transition.
+
+Each status is made in two parts, which are written apart: its conditions, on which people and other programs rely, and
+its numbers. So nothing that is wrong with a number, or that the API server refuses of one, keeps a condition from being
+told. A part names its fields, None for one that is to go.
+
+Texts and amounts come from workers, nodes and tenants. What is made of them here is within what the schemas allow,
+whatever they say: reasons are words, messages have an end, and there are so many resources and no more.
 """
 
+import re
 from collections.abc import Mapping
 from decimal import Decimal
+from typing import Final
 
-from multimirror.api import READY
+from multimirror.api import READY, RENEWED
 from multimirror.batch import Json
 from multimirror.batch.quantities import canonical
 from multimirror.batch.times import format_time, seconds_of, utc_datetime
-from multimirror.observe.snapshot import MirrorQueueView, QueueHead, WorkerClusterView
-from multimirror.workers import WorkerState, conditions, merged_conditions
+from multimirror.observe.snapshot import MirrorQueueView, QueueHead, QueueOnWorker, WorkerClusterView
+from multimirror.workers import TokenState, WorkerState, conditions, merged_conditions
+
+_LONGEST_MESSAGE: Final = 1024
+_LONGEST_NAME: Final = 253
+_LONGEST_UID: Final = 64
+_MOST_CONDITIONS: Final = 16
+_MOST_WORKERS: Final = 1000
+_MOST: Final = 2**31 - 1
+_REASON: Final = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]{0,126}[A-Za-z0-9_])?", re.ASCII)
+_NO_WORD: Final = "BadAnswer"
+"""The reason of a worker whose own is no word."""
 
 
-def worker_cluster_status(view: WorkerClusterView, before: Json, now: float, *, contact_seconds: float) -> Json:
+def worker_cluster_conditions(view: WorkerClusterView, before: Json, now: float, *, contact_seconds: float) -> Json:
     """`contact_seconds`: so much older may the last contact be in the status than it is."""
     state = view.state
     if state is None:
-        return before
-    status: Json = {
-        **{key: value for key, value in before.items() if key != "misbehaviour"},
+        return {}
+    wanted = conditions(state, cordoned=view.cordoned, token=view.token)
+    return {
         "observedGeneration": view.generation,
-        "conditions": merged_conditions(
-            before.get("conditions") or [],
-            conditions(state, cordoned=view.cordoned),
-            now=format_time(utc_datetime(now)),
-            generation=view.generation,
-        ),
-        "jobs": view.jobs,
+        "conditions": _conditions(_but_the_tokens(before, view.token), wanted, now, view.generation),
+        "misbehaviour": state.misbehaviour.written() if state.misbehaviour is not None else None,
+        **({"identity": _words(state.identity, _LONGEST_UID)} if state.identity else {}),
+        **_token(view.token),
+        **_contact(state, before, contact_seconds),
+    }
+
+
+def worker_cluster_numbers(view: WorkerClusterView) -> Json:
+    state = view.state
+    if state is None:
+        return {}
+    numbers: Json = {
+        "jobs": _whole(view.jobs),
         "used": _quantities(view.used),
         "kinds": list(view.kinds),
     }
     if state.version:
-        status["version"] = state.version
-    if state.identity:
-        status["identity"] = state.identity
-    if state.misbehaviour is not None:
-        status["misbehaviour"] = state.misbehaviour.written()
+        numbers["version"] = _words(state.version, _LONGEST_NAME)
     if view.capacity is not None:
-        status["capacity"] = _quantities(view.capacity)
-    return status | _contact(state, before, contact_seconds)
+        numbers["capacity"] = _quantities(view.capacity)
+    return numbers
+
+
+def _but_the_tokens(before: Json, token: TokenState | None) -> Json:
+    """A credential that is not ours to renew has no such condition any more."""
+    if token is None or token.renewable:
+        return before
+    kept = [each for each in before.get("conditions") or () if each.get("type") != RENEWED]
+    return {**before, "conditions": kept}
+
+
+def _token(token: TokenState | None) -> Json:
+    """Nothing while nobody has looked at it."""
+    if token is None:
+        return {}
+    return {"tokenExpires": format_time(utc_datetime(token.expires)) if token.expires is not None else None}
 
 
 def _contact(state: WorkerState, before: Json, contact_seconds: float) -> Json:
@@ -52,29 +89,69 @@ def _contact(state: WorkerState, before: Json, contact_seconds: float) -> Json:
         return {}
     contact: Json = {"lastContact": format_time(utc_datetime(state.last_contact))}
     if state.latency is not None:
-        contact["latencyMilliseconds"] = round(state.latency * 1000)
+        contact["latencyMilliseconds"] = _whole(round(state.latency * 1000))
     return contact
 
 
-def mirror_queue_status(view: MirrorQueueView, before: Json, now: float) -> Json:
+def mirror_queue_conditions(view: MirrorQueueView, before: Json, now: float) -> Json:
     ready = (READY, False, "InvalidSpec", view.problem) if view.problem else (READY, True, "Ready", "Jobs are taken")
-    status: Json = {
-        **{key: value for key, value in before.items() if key != "head"},
+    return {
         "observedGeneration": view.generation,
-        "conditions": merged_conditions(
-            before.get("conditions") or [], [ready], now=format_time(utc_datetime(now)), generation=view.generation
-        ),
-        "pending": view.pending,
-        "running": view.running,
-        "finished": view.finished,
-        "workers": [{"name": each.name, "running": each.running, "finished": each.finished} for each in view.workers],
+        "conditions": _conditions(before, [ready], now, view.generation),
     }
-    return status | ({"head": _head(view.head)} if view.head is not None else {})
+
+
+def mirror_queue_numbers(view: MirrorQueueView) -> Json:
+    return {
+        "pending": _whole(view.pending),
+        "running": _whole(view.running),
+        "finished": _whole(view.finished),
+        "workers": [
+            {"name": each.name, "running": _whole(each.running), "finished": _whole(each.finished)}
+            for each in _busiest(view.workers)
+        ],
+        "head": _head(view.head) if view.head is not None else None,
+    }
+
+
+def _conditions(before: Json, wanted: list[tuple[str, bool, str, str]], now: float, generation: int) -> list[Json]:
+    told = [(kind, holds, _reason(reason), _words(message)) for kind, holds, reason, message in wanted]
+    merged = merged_conditions(
+        before.get("conditions") or [], told, now=format_time(utc_datetime(now)), generation=generation
+    )
+    return merged[:_MOST_CONDITIONS]  # ours are the first
 
 
 def _head(head: QueueHead) -> Json:
-    return {"job": head.job, "since": head.since, "reason": head.reason, "message": head.message}
+    found = {"job": _words(head.job, 320), "reason": _reason(head.reason), "message": _words(head.message)}
+    return found | ({"since": head.since} if head.since else {})
+
+
+def _busiest(workers: tuple[QueueOnWorker, ...]) -> list[QueueOnWorker]:
+    """In the order that they have; of very many, those that run most."""
+    if len(workers) <= _MOST_WORKERS:
+        return list(workers)
+    kept = sorted(workers, key=lambda each: (-each.running, -each.finished, each.name))[:_MOST_WORKERS]
+    return sorted(kept, key=lambda each: each.name)
 
 
 def _quantities(amounts: Mapping[str, Decimal]) -> dict[str, str]:
-    return {name: canonical(f"{amount.normalize():f}") for name, amount in sorted(amounts.items()) if amount}
+    return {
+        name: canonical(f"{max(amount, Decimal(0)).normalize():f}")
+        for name, amount in sorted(amounts.items())
+        if amount
+    }
+
+
+def _whole(number: int) -> int:
+    return min(max(number, 0), _MOST)
+
+
+def _reason(reason: str) -> str:
+    return reason if _REASON.fullmatch(reason) else _NO_WORD
+
+
+def _words(text: str, longest: int = _LONGEST_MESSAGE) -> str:
+    """One line, and not too long."""
+    line = text if len(text) <= longest else text[: longest - 3] + "..."
+    return line if line.isprintable() else "".join([each if each.isprintable() else " " for each in line])

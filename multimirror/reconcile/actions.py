@@ -49,6 +49,8 @@ class PatchStatus:
 
     status: Json
     worker: str | None = None
+    copy_uid: str | None = None
+    """The uid of the copy, where the original does not say it yet: it is written along."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,17 +8,19 @@
                                (how large it may be, and what is counted for it: see counting.py)
 
 The order of the rules is the proof of the invariants: nothing is placed while a copy of it can still be seen (I1), a
-finished object keeps no copy that could start a pod (I2), only copies that carry our origin come in here at all (I5),
-and every branch that does nothing says why (I7). A copy has vanished only where its namespace is followed and it is not
-there: what is not followed is not known. Nothing is remembered between calls except what the caller passes in: refusals
-by workers, and the status of copies that were finished when they vanished.
+finished object keeps no copy that could start a pod (I2), only copies that are ours by proof come in here at all (I5,
+see observer.py), and every branch that does nothing for long says why (I7). Copies of earlier attempts say nothing
+about the object any more; while pods of theirs may run they are waited for, as long as a lost worker is, and in words.
+A copy has vanished only where its namespace is followed and it is not there: what is not followed is not known. Nothing
+is remembered between calls except what the caller passes in: refusals by workers, and the status of copies that were
+finished when they vanished.
 """
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Final, Literal
 
 from multimirror.api import HOLD_ANNOTATION
-from multimirror.api.placement import Copy, attempt_of, cluster_of, fence_of
+from multimirror.api.placement import Copy, admitted_queue_of, attempt_of, cluster_of, copy_uid_of, fence_of
 from multimirror.batch import Json
 from multimirror.batch.times import format_time, seconds_of, utc_datetime
 from multimirror.kinds.kind import Rejection, is_held
@@ -37,6 +39,9 @@ from multimirror.reconcile.actions import (
 from multimirror.reconcile.counting import another_template, reservation, template_changed
 from multimirror.reconcile.state import ObservedState
 from multimirror.workers.state import Contact
+
+_QUIET_SECONDS: Final = 10.0
+"""For so long the copy of an earlier attempt may take to go before anybody is told."""
 
 
 def decide(state: ObservedState) -> list[Action]:
@@ -80,15 +85,18 @@ def _unassigned(obj: Json, state: ObservedState) -> list[Action]:
     waiting = _show_suspended(obj, state)
     if waiting:
         return waiting
-    if _within_reach(state.copies, state):
-        return []  # their deletion will be observed
+    blocked = _blocked(obj, state)
+    if blocked:
+        return blocked
     if is_held(state.kind, obj):
         message = (
             "it is held, as its user asked, and not placed; set spec.suspend to false, or remove the annotation "
             f"{HOLD_ANNOTATION}, to let it go"
         )
         return [Tell("Held", message, "Normal")]
-    return [Enqueue(tuple(sorted(state.refusals.items())))]
+    # Where an earlier copy keeps its name, or may still run after all, there is no place for another.
+    kept = {copy.worker: "an earlier copy of it is still there" for copy in _within_reach(state.copies, state)}
+    return [Enqueue(tuple(sorted((kept | dict(state.refusals)).items())))]
 
 
 def _show_suspended(obj: Json, state: ObservedState) -> list[Action]:
@@ -111,7 +119,7 @@ def _assigned(obj: Json, state: ObservedState, cluster: str, copy: Copy | None) 
     finished = kind.outcome(copy.object).finished
     if kind.fence_expired(obj, status):
         return _fence_expired(obj, state, cluster) if finished else []  # its end will be observed
-    mirrored = _mirrored(obj, state, status, cluster)
+    mirrored = _mirrored(obj, state, status, cluster, copy)
     if copy.terminating or finished:
         return mirrored
     if template_changed(kind, obj) and not kind.outcome(obj).ending:
@@ -156,13 +164,20 @@ def _without_copy(obj: Json, state: ObservedState, cluster: str) -> list[Action]
         return _end(obj, state, cluster)
     if kind.is_suspended(obj):
         return _show_suspended(obj, state)  # its user stopped it, and another attempt would start it again
-    if kind.has_started(obj):
+    if kind.has_started(obj) or copy_uid_of(obj) is not None:
         message = f"the {kind.resource.kind} was deleted on worker {cluster}; it is started again"
         return [Unassign("CopyVanished", message)]
     if cluster in state.refusals:
         return [Unassign("Refused", f"worker {cluster} did not take it: {state.refusals[cluster]}")]
-    if any(c.worker != cluster for c in _within_reach(state.copies, state)):
-        return []  # an earlier attempt's copy is still there; its deletion will be observed
+    return _blocked(obj, state, (cluster, state.namespace)) or _to_be_made(obj, state, cluster)
+
+
+def _to_be_made(obj: Json, state: ObservedState, cluster: str) -> list[Action]:
+    """There was no copy yet, and nothing is in its way: whether there is to be one there."""
+    kind = state.kind
+    if admitted_queue_of(obj) is None:
+        message = f"no queue has admitted it to worker {cluster}: it is not sent there, and waits in its queue"
+        return [Unassign("NotAdmitted", message)]
     if state.namespace is None:
         message = (
             f"worker {cluster} takes no {kind.resource.kind}s from namespace {obj['metadata']['namespace']} any more"
@@ -196,12 +211,47 @@ def _lost(obj: Json, state: ObservedState, cluster: str, contact: Contact) -> li
     return [Unassign("WorkerLost", f"{problem}; the {kind.resource.kind} is started elsewhere")]
 
 
+# --- copies of earlier attempts ---------------------------------------------------------------------------------------
+
+
+def _blocked(obj: Json, state: ObservedState, but: tuple[str, str | None] | None = None) -> list[Action]:
+    """What to do instead of going on, while copies of earlier attempts may still run pods; nothing: go on.
+
+    They are being deleted, and mostly gone in a moment. One that stays (somebody's finalizers, a worker that does not
+    do what it says) is waited for as a lost worker is, and no longer: it holds up nobody for ever, and not silently.
+    `but`: the worker and namespace where the next copy goes, under the same name: whoever makes it finds out there.
+    """
+    there = [
+        copy
+        for copy in _within_reach(state.copies, state)
+        if (copy.worker, copy.namespace) != but and state.kind.may_run(copy.object)
+    ]
+    if not there:
+        return []
+    kind, policy = state.kind, state.policy
+    waited = state.now - (state.blocked_since if state.blocked_since is not None else state.now)
+    if waited < _QUIET_SECONDS:
+        return [Requeue(_QUIET_SECONDS - waited)]  # mostly their deletion is observed before that
+    wait = max(policy.lost_after, kind.safe_after(obj, policy.grace))
+    where = ", ".join(sorted({copy.worker for copy in there}))
+    problem = f"an earlier copy of it is still there on worker {where}, although it was deleted, and may still run"
+    if policy.when_lost == "Wait":
+        return [Tell("EarlierCopyRemains", f"{problem}; the queue says to wait for it")]
+    if waited < wait:
+        then = "started elsewhere" if policy.when_lost == "Redispatch" else "failed"
+        message = f"{problem}; unless it goes within {wait:g} s the {kind.resource.kind} is {then}"
+        return [Tell("EarlierCopyRemains", message), Requeue(wait - waited)]
+    if policy.when_lost == "Fail":
+        return _end(obj, state, where, reason="EarlierCopyRemains", message=problem)
+    return []
+
+
 # --- the end ----------------------------------------------------------------------------------------------------------
 
 
 def _after_the_end(obj: Json, state: ObservedState) -> list[Action]:
     attempt = attempt_of(obj)
-    ended = seconds_of(state.kind.outcome(obj).finished_at, state.now)
+    ended = min(seconds_of(state.kind.outcome(obj).finished_at, state.now), state.now)  # a worker's clock said so
     left = ended + state.policy.retention - state.now
     actions: list[Action] = []
     for copy in state.copies:
@@ -220,13 +270,16 @@ def _end(obj: Json, state: ObservedState, cluster: str, *, reason: str = "", mes
 # --- common -----------------------------------------------------------------------------------------------------------
 
 
-def _mirrored(obj: Json, state: ObservedState, observed: Json, worker: str | None) -> list[Action]:
+def _mirrored(
+    obj: Json, state: ObservedState, observed: Json, worker: str | None, copy: Copy | None = None
+) -> list[Action]:
     result = state.kind.mirror(obj, observed)
     if result is None:
         return []
     if isinstance(result, Rejection):
         return [RejectStatus(worker or "", result)]
-    return [PatchStatus(result, worker)]
+    uid = copy.uid if copy is not None and copy.uid != copy_uid_of(obj) else None
+    return [PatchStatus(result, worker, uid)]
 
 
 def _deletions(copies: Iterable[Copy], why: Literal["orphan", "finished", "stale"]) -> list[Action]:

@@ -6,7 +6,7 @@ They are called by the caches, on the event loop, and only take notes: they neve
 import asyncio
 from collections.abc import Callable, Iterator
 
-from multimirror.api.placement import Copy, cluster_namespace_of, cluster_of, origin_uid
+from multimirror.api.placement import Copy, attempt_of, cluster_namespace_of, cluster_of, copy_uid_of, origin_uid
 from multimirror.batch import Json
 from multimirror.kinds import Kind, Ref
 from multimirror.kube import Change, Resource
@@ -56,13 +56,17 @@ class EventHandlers:
             self._observer.copy_seen(worker, ref)
         else:
             self._observer.copy_gone(ref)
+            connection = self._workers.get(worker)
+            if connection is not None:
+                connection.note_impostor(change.key, there=False)
         if change.initial:
             return  # the session is not open yet; see state_changed
         kind, obj = self._originals.kind(ref), self._originals.get(ref)
-        if obj is not None and not kind.outcome(obj).finished:
+        copy = Copy(worker, change.object)
+        if obj is not None and not kind.outcome(obj).finished and not self._observer.is_impostor(ref, obj, copy):
             notes = self._memory.of(ref)
             if change.new is None and kind.outcome(change.object).finished:
-                attempt = Copy(worker, change.object).attempt
+                attempt = copy.attempt
                 if notes.last_seen is None or notes.last_seen.attempt <= attempt:  # not what an earlier one left
                     notes.last_seen = LastSeen(worker, attempt, change.object["status"])
             elif notes.changed_at is None and change.old is not None:
@@ -98,6 +102,7 @@ class EventHandlers:
             self._memory.forget(ref)
         else:
             self._follow_copy(ref, new)
+            self._keep_copy_uid(ref, change.old, new)
         self._lanes.add(ref, priority=BULK if change.initial else LIVE)
         self._report()
 
@@ -106,6 +111,11 @@ class EventHandlers:
         cluster, namespace = cluster_of(obj), cluster_namespace_of(obj)
         if cluster is not None and namespace is not None:
             self._workers.follow(cluster, namespace, self._originals.kind(ref).resource)
+
+    def _keep_copy_uid(self, ref: Ref, old: Json | None, new: Json) -> None:
+        """The next attempt takes the uid of the last one's copy off the object; what claims to be that may stay."""
+        if old is not None and attempt_of(old) != attempt_of(new) and (uid := copy_uid_of(old)) is not None:
+            self._memory.of(ref).note_copy(attempt_of(old), uid)
 
     def unmanaged_created(self, kind: Kind, obj: Json) -> None:
         if not self._lanes.is_working:

@@ -2,6 +2,10 @@
 
 Every write names exactly the object that the decision was about (uid, and resourceVersion where the whole object
 counted), so that one that comes late, or twice, meets a Conflict and not somebody else's object.
+
+What a worker answers is as little to be trusted as what it sends: an answer is read like anything else from there
+(workers/reading.py), and something under the name of a copy is ours only by its signature, and by its uid where we know
+that. Whoever else has the name keeps it: the worker cannot take the object, which goes elsewhere or says why it waits.
 """
 
 import asyncio
@@ -17,14 +21,14 @@ from multimirror.api import (
     CLUSTER_ANNOTATION,
     CLUSTER_NAMESPACE_ANNOTATION,
     COPY_UID_ANNOTATION,
-    ORIGIN_LABEL,
     RESERVED_ANNOTATION,
 )
-from multimirror.api.placement import Copy, admitted_queue_of, cluster_of, origin_uid
+from multimirror.api.ownership import Signer
+from multimirror.api.placement import Copy, admitted_queue_of, attempt_of, cluster_of, copy_uid_of, origin_uid
 from multimirror.batch import Json
 from multimirror.kinds import CopyOptions, Kind, Ref, ref_of
 from multimirror.kube import Client, RequeueAfter, key_of
-from multimirror.kube.errors import AlreadyExists, BadRequest, Conflict, Forbidden, Invalid, NotFound
+from multimirror.kube.errors import AlreadyExists, BadAnswer, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from multimirror.kube.patch import merge_patch
 from multimirror.reconcile import metrics
 from multimirror.reconcile.actions import (
@@ -40,23 +44,31 @@ from multimirror.reconcile.actions import (
 from multimirror.reconcile.memory import Memory
 from multimirror.reconcile.metrics import DispatchTimer
 from multimirror.reconcile.originals import Originals
+from multimirror.reconcile.pacing import Pacer, job_bucket
 from multimirror.reconcile.state import ObservedState
 from multimirror.reconcile.wholes import WholeOriginals
 from multimirror.scheduling.announcements import Announcements
 from multimirror.workers import Session, Worker
+from multimirror.workers.reading import has_sound_metadata
 
 _log = structlog.get_logger(__name__)
 _SOON: Final = RequeueAfter(0.05)
 _LATER: Final = RequeueAfter(2.0)
+_NAME_TAKEN_SECONDS: Final = 30.0
+"""For so long a name is waited for that something on its way out still has."""
+_LONGEST_REASON: Final = 300
+"""Characters of what a worker says that its users read."""
 _TAKEN_AWAY: Final = dict.fromkeys(
     (
         CLUSTER_ANNOTATION,
         CLUSTER_NAMESPACE_ANNOTATION,
         ADMITTED_QUEUE_ANNOTATION,
         RESERVED_ANNOTATION,
-        COPY_UID_ANNOTATION,
     )
 )
+"""The uid of the copy stays until the next attempt has one: it says which copy may still be deleted."""
+_WRITES_OF_A_MOVE: Final = 3
+"""Away, to the next worker, and what the copy there says first."""
 _ASK_AGAIN_SECONDS: Final = 300.0
 """For a status that breaks a rule: mostly it always will, unless it is the rule of a policy that is put right."""
 
@@ -66,6 +78,7 @@ class ManagementExecutor:
 
     def __init__(self, client: Client, originals: Originals, memory: Memory, announcements: Announcements) -> None:
         self._client, self._originals, self._memory, self._announcements = client, originals, memory, announcements
+        self._pacer = Pacer()
 
     async def patch_status(self, kind: Kind, obj: Json, action: PatchStatus) -> RequeueAfter | None:
         """Write the status, unless the server has already said that it does not want it."""
@@ -73,8 +86,14 @@ class ManagementExecutor:
         notes, now = self._memory.of(ref), asyncio.get_running_loop().time()
         if notes.rejected_status == action.status and now < notes.rejected_until:
             return RequeueAfter(notes.rejected_until - now)
+        finished = kind.outcome({"status": action.status}).finished
+        if (wait := self._paced(kind, obj, worker, can_wait=not finished)) is not None:
+            return wait
         changed_at, notes.changed_at = notes.changed_at, None
-        body = {"metadata": _exactly(obj), "status": merge_patch(obj.get("status") or {}, action.status)}
+        metadata = _exactly(obj)
+        if action.copy_uid is not None:
+            metadata["annotations"] = {COPY_UID_ANNOTATION: action.copy_uid}
+        body = {"metadata": metadata, "status": merge_patch(obj.get("status") or {}, action.status)}
         name, namespace = obj["metadata"]["name"], obj["metadata"]["namespace"]
         try:
             answer = await self._client.patch(kind.resource, name, body, namespace, subresource="status")
@@ -93,17 +112,33 @@ class ManagementExecutor:
             notes.rejected_until = now + _ASK_AGAIN_SECONDS
             return RequeueAfter(_ASK_AGAIN_SECONDS)
         self._originals.writes(ref).wrote(answer)
-        outcome = kind.outcome({"status": action.status})
-        if outcome.finished:
-            _log.info("finished", ref=str(ref), object=key_of(obj), cluster=worker, success=outcome.success)
+        if finished:
+            success = kind.outcome({"status": action.status}).success
+            _log.info("finished", ref=str(ref), object=key_of(obj), cluster=worker, success=success)
         metrics.MIRRORED.labels(worker).inc()
         if changed_at is not None:
             metrics.MIRROR_SECONDS.labels(worker).observe(asyncio.get_running_loop().time() - changed_at)
         return None
 
+    def _paced(
+        self, kind: Kind, obj: Json, worker: str, *, writes: int = 1, can_wait: bool = True
+    ) -> RequeueAfter | None:
+        """Pay for a write that a worker brings about; or when to come again, where there is nothing to pay with."""
+        notes, now = self._memory.of(ref_of(kind, obj)), asyncio.get_running_loop().time()
+        if notes.pace is None:
+            notes.pace = job_bucket(now)
+        wait = self._pacer.wait(notes.pace, worker, now) if can_wait else 0.0
+        if wait > 0:
+            metrics.PACED.labels(worker).inc()
+            return RequeueAfter(wait)
+        self._pacer.pay(notes.pace, worker, kind.size_of(obj), now, writes=writes)
+        return None
+
     async def unassign(self, kind: Kind, obj: Json, action: Unassign) -> RequeueAfter | None:
         """Suspend it and take its worker away."""
         metadata, worker = obj["metadata"], cluster_of(obj) or ""
+        if (wait := self._paced(kind, obj, worker, writes=_WRITES_OF_A_MOVE)) is not None:
+            return wait
         body = {"metadata": {**_exactly(obj), "annotations": _TAKEN_AWAY}, **kind.suspension(suspend=True)}
         answer = await self._client.patch(kind.resource, metadata["name"], body, metadata["namespace"])
         ref = ref_of(kind, obj)
@@ -127,7 +162,7 @@ class ManagementExecutor:
     def reject_status(self, kind: Kind, obj: Json, action: RejectStatus) -> None:
         """What the worker says breaks the rules: say so, once."""
         notes, words = self._memory.of(ref_of(kind, obj)), str(action.rejection)
-        if notes.rejected_status != {"rejected": words}:
+        if notes.rejected_status != {"rejected": words} and self._paced(kind, obj, action.worker) is None:
             notes.rejected_status = {"rejected": words}
             metrics.STATUS_REFUSED.labels(action.worker, "rules").inc()
             message = f"the status from worker {action.worker} breaks the rules: {words}"
@@ -138,8 +173,8 @@ class ManagementExecutor:
 class WorkerContext:
     """What writing to any worker needs."""
 
-    origin: str
-    """The identity of the management cluster, on every copy."""
+    signer: Signer
+    """Signs every copy, and knows ours again."""
     memory: Memory
     originals: Originals
     announcements: Announcements
@@ -174,8 +209,7 @@ class WorkerExecutor:
         whole = await self._context.wholes.take(kind, obj)
         if whole is None:
             return _SOON  # it is another one than was decided on, as our cache will show
-        options = CopyOptions(origin=self._context.origin, attempt=action.attempt, name=name, namespace=namespace)
-        copy = kind.make_copy(whole, options)
+        copy = self._signed_copy(kind, whole, action, name)
         try:
             answer = await self._session.writer.create(kind.resource, copy, namespace)
         except AlreadyExists:
@@ -184,6 +218,14 @@ class WorkerExecutor:
             return self._refused(ref, f"it has no namespace {namespace}")
         except (Forbidden, Invalid, BadRequest) as error:
             return self._refused(ref, error.message)
+        if not self._is_signed(kind, answer):
+            # Somebody changes what we create. It would be nobody's, so it must not stay.
+            made = DeleteCopy(self._name, namespace, name, answer["metadata"]["uid"], "stale")
+            await self._delete(kind, ref, made)
+            return self._refused(ref, "it changes the labels or the place of what is created there")
+        notes = self._context.memory.of(ref)
+        notes.note_copy(action.attempt, answer["metadata"]["uid"])
+        notes.taken_since = None
         writes.wrote(answer)
         metrics.CREATED.labels(self._name).inc()
         self._context.timer.copy_created(ref.uid, action.attempt, self._name, asyncio.get_running_loop().time())
@@ -197,25 +239,61 @@ class WorkerExecutor:
             found = await self._session.client.get(kind.resource, metadata["name"], metadata["namespace"])
         except NotFound:
             return _SOON
-        labels = found["metadata"].get("labels") or {}
-        if labels.get(ORIGIN_LABEL) != self._context.origin:
-            return self._refused(ref, f"a {kind.resource.kind} named {metadata['name']} that is not ours is there")
+        name, there = metadata["name"], Copy(self._name, found)
+        if not self._is_signed(kind, found):
+            return self._refused(ref, f"a {kind.resource.kind} named {name} that is not ours is there")
         owner = Ref(ref.kind, origin_uid(found))
         if owner != ref:
             if self._context.originals.get(owner) is not None:
-                return self._refused(
-                    ref, f"the copy of another {kind.resource.kind} is there under the name {metadata['name']}"
-                )
-            return _LATER  # the copy of an object that is gone: it is on its way out
-        there = Copy(self._name, found)
-        if there.attempt != action.attempt and not there.terminating:
-            stale = DeleteCopy(self._name, metadata["namespace"], metadata["name"], there.uid, "stale")
-            await self._delete(kind, ref, stale)
-            return _SOON
+                return self._refused(ref, f"the copy of another {kind.resource.kind} is there under the name {name}")
+            return self._taken(ref, f"the copy of a {kind.resource.kind} that is gone is still there", _LATER)
+        if self._known_uid(ref, obj, there.attempt) not in {None, there.uid}:
+            return self._refused(ref, f"a {kind.resource.kind} named {name} took the place of ours there")
         if there.terminating:
-            return _LATER
-        self._session.writes(metadata["namespace"], kind.resource).wrote(found)
+            return self._taken(ref, "an earlier copy of it is there, being deleted", _LATER)
+        if there.attempt != action.attempt:
+            await self._delete(kind, ref, DeleteCopy(self._name, there.namespace, name, there.uid, "stale"))
+            return self._taken(ref, "an earlier copy of it is there, and cannot be deleted", _SOON)
+        self._context.memory.of(ref).note_copy(action.attempt, there.uid)
+        self._session.writes(there.namespace, kind.resource).wrote(found)
         return _LATER  # our cache will show it before that
+
+    def _taken(self, ref: Ref, why: str, again: RequeueAfter) -> RequeueAfter | None:
+        """Its name is not free yet: wait a while, not for ever."""
+        notes, now = self._context.memory.of(ref), self._context.clock()
+        if notes.taken_since is None:
+            notes.taken_since = now
+        if now - notes.taken_since < _NAME_TAKEN_SECONDS:
+            return again
+        notes.taken_since = None
+        return self._refused(ref, why)
+
+    def _known_uid(self, ref: Ref, obj: Json, attempt: int) -> str | None:
+        known = self._context.memory.of(ref).made.get(attempt)
+        return copy_uid_of(obj) if known is None and attempt == attempt_of(obj) else known
+
+    def _signed_copy(self, kind: Kind, obj: Json, action: CreateCopy, name: str) -> Json:
+        signer, attempt, namespace = self._context.signer, action.attempt, action.namespace
+        signature = signer.sign(
+            kind.resource,
+            cluster=self._session.facts.identity,
+            namespace=namespace,
+            name=name,
+            uid=obj["metadata"]["uid"],
+            attempt=str(attempt),
+        )
+        options = CopyOptions(
+            origin=signer.origin, attempt=attempt, name=name, namespace=namespace, signature=signature
+        )
+        return kind.make_copy(obj, options)
+
+    def _is_signed(self, kind: Kind, answer: Json) -> bool:
+        return self._session.is_ours(kind.resource, self._sound(answer))
+
+    def _sound(self, answer: Json) -> Json:
+        if not has_sound_metadata(answer):
+            raise BadAnswer("it answered a write with something that is no such object", cluster=self._name)
+        return answer
 
     async def _delete(self, kind: Kind, ref: Ref, action: DeleteCopy) -> None:
         """Delete exactly that copy of the object, and with it its pods."""
@@ -230,7 +308,7 @@ class WorkerExecutor:
         if answer.get("kind") == "Status":
             writes.deleted(gone)
         else:
-            writes.wrote(answer)
+            writes.wrote(self._sound(answer))
         metrics.DELETED.labels(self._name, action.why).inc()
         _log.info("copy deleted", ref=str(ref), object=key_of(gone), cluster=self._name, why=action.why)
 
@@ -252,7 +330,7 @@ class WorkerExecutor:
                 self._not_changed(kind, obj, f"worker {self._name} refuses the change: {error.message}")
             # A fence that is not renewed ends the copy: what was refused may be granted before it is too late.
             return _LATER if action.renews else None
-        self._session.writes(action.namespace, kind.resource).wrote(answer)
+        self._session.writes(action.namespace, kind.resource).wrote(self._sound(answer))
         notes.rejected_patch = None
         if action.renews:
             metrics.RENEWED.labels(self._name).inc()
@@ -267,6 +345,7 @@ class WorkerExecutor:
         self._context.announcements.tell(kind, obj, "CopyNotChanged", message)
 
     def _refused(self, ref: Ref, why: str) -> RequeueAfter | None:
+        why = "".join(each if each.isprintable() else " " for each in why[:_LONGEST_REASON])
         self._context.memory.refuse(ref, self._name, why, self._context.clock() + self._context.refusal_seconds)
         metrics.REFUSED.labels(self._name).inc()
         _log.info("copy refused", ref=str(ref), cluster=self._name, why=why)

@@ -7,10 +7,13 @@ not sent again and again.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from multimirror.batch import Json
 from multimirror.kinds.kind import Ref
+from multimirror.reconcile.pacing import Bucket
+
+_ATTEMPTS_KNOWN: Final = 4
 
 
 class _Refusal(NamedTuple):
@@ -32,14 +35,28 @@ class Notes:
 
     refusals: dict[str, _Refusal] = field(default_factory=dict)
     last_seen: LastSeen | None = None
+    made: dict[int, str] = field(default_factory=dict)
+    """The uids of its copies, by attempt, as far as we know them; of the latest few."""
+    blocked_since: float | None = None
+    """Since when copies of earlier attempts have been there that nobody may overtake."""
+    taken_since: float | None = None
+    """Since when the name of its copy has been taken by something that ought to go."""
     rejected_status: Json | None = None
     """The status that the API server would not take."""
     rejected_until: float = 0.0
     """When it is asked again (the event loop's time)."""
     rejected_patch: Json | None = None
     """The fields of a copy that a worker would not take, or changed back."""
+    pace: Bucket | None = None
+    """What it has left to pay for writes with."""
     changed_at: float | None = None
     """When a change of the copy was first observed that has not been mirrored yet (the event loop's time)."""
+
+    def note_copy(self, attempt: int, uid: str) -> None:
+        """That attempt's copy is this one, and no other."""
+        self.made[attempt] = uid
+        if len(self.made) > _ATTEMPTS_KNOWN:
+            del self.made[min(self.made)]
 
 
 class Memory:

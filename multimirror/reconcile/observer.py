@@ -1,4 +1,11 @@
-"""What is known around one object, put together from the caches of all clusters. Reads only."""
+"""What is known around one object, put together from the caches of all clusters. Writes nothing but a note or two.
+
+Here is decided which objects on workers are an object's copies. The caches hold only what we have signed for that very
+place (workers/reading.py). Of each attempt's, one counts: the one that our create was answered with, as our memory
+says, or, of the latest attempt, the original; only where neither knows (whoever made it ended before it was written
+down, or it is long ago) is a valid signature enough. Anything else was put in the place of a copy of ours that is gone,
+and is nobody's.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -10,6 +17,7 @@ from multimirror.api.placement import (
     attempt_of,
     cluster_namespace_of,
     cluster_of,
+    copy_uid_of,
     origin_uid,
 )
 from multimirror.batch import Json
@@ -62,6 +70,7 @@ class Observer:
         kind, obj, copies = originals.kind(ref), originals.get(ref), self._copies(ref)
         if obj is None:
             return ObservedState(kind, None, copies, contacts=self._contacts(kind, copies), now=now)
+        copies = [copy for copy in copies if not self._is_impostor(ref, obj, copy)]
         notes = self._memory.find(ref)
         last_seen = notes.last_seen if notes is not None else None
         return ObservedState(
@@ -76,8 +85,37 @@ class Observer:
             last_seen_status=last_seen.status
             if last_seen is not None and last_seen.attempt == attempt_of(obj)
             else None,
+            blocked_since=self._blocked_since(ref, obj, copies, now),
             now=now,
         )
+
+    def is_impostor(self, ref: Ref, obj: Json, copy: Copy) -> bool:
+        """It claims to be some attempt's copy, and another one is."""
+        notes = self._memory.find(ref)
+        known = notes.made.get(copy.attempt) if notes is not None else None
+        if known is None and copy.attempt == attempt_of(obj):
+            known = copy_uid_of(obj)
+        return known is not None and known != copy.uid
+
+    def _is_impostor(self, ref: Ref, obj: Json, copy: Copy) -> bool:
+        found = self.is_impostor(ref, obj, copy)
+        worker = self._workers.get(copy.worker)
+        if found and worker is not None:
+            worker.note_impostor(f"{copy.namespace}/{copy.name}", there=True)
+        return found
+
+    def _blocked_since(self, ref: Ref, obj: Json, copies: Iterable[Copy], now: float) -> float | None:
+        """See ObservedState. Noted by our own clock: what a worker says of times is nothing to wait by."""
+        attempt = attempt_of(obj) if cluster_of(obj) is not None else None
+        attempts = {copy.attempt for copy in copies}
+        if attempts - {attempt} and attempt not in attempts:
+            notes = self._memory.of(ref)
+            notes.blocked_since = now if notes.blocked_since is None else notes.blocked_since
+            return notes.blocked_since
+        known = self._memory.find(ref)
+        if known is not None and attempt in attempts:
+            known.blocked_since = None  # not before: an earlier copy that comes and goes gains no time
+        return None
 
     def tenant(self, ref: Ref) -> str:
         """Whose turn it is when this object's is: its namespace, or that of what it has left behind."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, Protocol
 
 from multimirror.api import QUEUE_LABEL
-from multimirror.api.placement import cluster_of, queue_of
+from multimirror.api.placement import admitted_queue_of, cluster_of, queue_of
 from multimirror.batch import Json
 from multimirror.kinds import Kind, Kinds, Ref, ref_of
 from multimirror.kube import Change, Client, Informer, Object
@@ -78,8 +78,8 @@ class Originals:
         return self._caches[ref.kind].writes
 
     def queue_of(self, obj: Json) -> str:
-        """The name of its queue; empty where there is none."""
-        return queue_of(obj, self._namespaces.get(obj["metadata"]["namespace"])) or ""
+        """The name of its queue: the one that admitted it, while it is on a worker; empty where there is none."""
+        return admitted_queue_of(obj) or queue_of(obj, self._namespaces.get(obj["metadata"]["namespace"])) or ""
 
     def is_ours(self, kind: Kind, obj: Json) -> bool:
         return kind.managed_by(obj) == self._managed_by

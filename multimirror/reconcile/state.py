@@ -39,6 +39,7 @@ class ObservedState:
     kind: Kind
     original: Json | None
     copies: Sequence[Copy] = ()
+    """Ours, by proof: signed, and of the present attempt only the one that the original knows by its uid."""
     policy: Policy = field(default_factory=Policy)
     contact: Contact = field(default_factory=lambda: Contact(connected=False))
     """With the object's own worker, as to the namespace of its copy there."""
@@ -51,4 +52,6 @@ class ObservedState:
     """Workers that would not take the copy of the current attempt, or of an earlier one not long ago, and why."""
     last_seen_status: Json | None = None
     """The status of the current attempt's copy when it was last seen, if it was finished and has vanished."""
+    blocked_since: float | None = None
+    """Since when copies of earlier attempts have been seen, while the present one has none yet."""
     now: float = 0.0

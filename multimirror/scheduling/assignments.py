@@ -25,6 +25,7 @@ from multimirror.api import (
     ATTEMPT_ANNOTATION,
     CLUSTER_ANNOTATION,
     CLUSTER_NAMESPACE_ANNOTATION,
+    COPY_UID_ANNOTATION,
     FENCE_ANNOTATION,
     HOLD_ANNOTATION,
     RESERVED_ANNOTATION,
@@ -64,8 +65,9 @@ class Assignment:
             CLUSTER_ANNOTATION: self.worker,
             CLUSTER_NAMESPACE_ANNOTATION: self.namespace,
             ATTEMPT_ANNOTATION: str(self.attempt),
-            FENCE_ANNOTATION: str(self.fence) if self.fence is not None else None,
             ADMITTED_QUEUE_ANNOTATION: self.candidate.queue,
+            COPY_UID_ANNOTATION: None,
+            FENCE_ANNOTATION: str(self.fence) if self.fence is not None else None,
             RESERVED_ANNOTATION: str(reserved),
             HOLD_ANNOTATION: None,
         }

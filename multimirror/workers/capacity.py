@@ -61,9 +61,11 @@ def _allocatable(node: Json) -> dict[str, int]:
     amounts = {}
     for name, value in ((node.get("status") or {}).get("allocatable") or {}).items():
         try:
-            amounts[name] = int(quantity(value).scaleb(-_NANO))
+            amount = int(quantity(value).scaleb(-_NANO))
         except QuantityError:
             continue
+        if amount >= 0:  # a worker says what it likes; nobody has less than nothing
+            amounts[name] = amount
     return amounts
 
 

@@ -9,6 +9,7 @@ from multimirror.kube import Object, Resource
 from multimirror.kube.resources import NAMESPACES, NODES
 from multimirror.kube.trimming import compact
 from multimirror.kube.watch import Trim
+from multimirror.workers.reading import is_plain
 
 _RESOURCES: Final = 64
 _LONGEST_RESOURCE: Final = 317
@@ -26,9 +27,10 @@ class Followed:
     """False: from the moment that somebody asks for it. Until then it costs nothing."""
 
 
-def copies_of(resource: Resource, origin: str, *, at_once: bool = True) -> Followed:
+def copies_of(resource: Resource, origin: str, *, trim: Trim = compact, at_once: bool = True) -> Followed:
     """Our copies of a kind: nothing without our origin is ever asked for."""
-    return Followed(resource=resource, label_selector=f"{ORIGIN_LABEL}={origin}", at_once=at_once)
+    selector = f"{ORIGIN_LABEL}={origin}"
+    return Followed(resource=resource, label_selector=selector, trim=trim, at_once=at_once)
 
 
 def origin_uids(copy: Object) -> list[str]:
@@ -37,12 +39,15 @@ def origin_uids(copy: Object) -> list[str]:
     return [uid] if uid else []
 
 
-def trim_node(node: Object) -> Object:
+def trim_node(node: Object) -> Object | None:
     """Only what counts for capacity: a node that says every few seconds that it is there says nothing new."""
+    metadata = _metadata(node, "name", "uid", "resourceVersion")
+    if metadata is None:
+        return None
     spec, status = _mapping(node.get("spec")), _mapping(node.get("status"))
     conditions = status.get("conditions")
     return {
-        "metadata": _metadata(node, "name", "uid", "resourceVersion"),
+        "metadata": metadata,
         "spec": {"unschedulable": bool(spec.get("unschedulable"))},
         "status": {
             "allocatable": _amounts(_mapping(status.get("allocatable"))),
@@ -55,14 +60,17 @@ def trim_node(node: Object) -> Object:
     }
 
 
-def trim_worker_namespace(namespace: Object) -> Object:
+def trim_worker_namespace(namespace: Object) -> Object | None:
     """Its name, and whether it is going."""
-    return {"metadata": _metadata(namespace, "name", "uid", "resourceVersion", "deletionTimestamp")}
+    metadata = _metadata(namespace, "name", "uid", "resourceVersion", "deletionTimestamp")
+    return {"metadata": metadata} if metadata is not None else None
 
 
-def _metadata(obj: Object, *kept: str) -> dict[str, str]:
+def _metadata(obj: Object, *kept: str) -> dict[str, str] | None:
+    """None where a worker sends something that is none."""
     metadata = obj["metadata"]
-    return {key: metadata[key] for key in kept if isinstance(metadata.get(key), str) and len(metadata[key]) <= 253}
+    found = {key: metadata[key] for key in kept if key in metadata}
+    return found if is_plain(found.get("name")) and all(map(is_plain, found.values())) else None
 
 
 def _mapping(value: object) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Final
 import structlog
 
 from multimirror.api import SpecError, WorkerClusterSpec
+from multimirror.kinds import JOB
 from multimirror.kube import Change, Informer, Object, Resource
 from multimirror.kube.resources import JOBS
 from multimirror.kube.supervise import Supervisor
@@ -20,6 +21,7 @@ from multimirror.workers.followed import copies_of
 from multimirror.workers.identities import Identities
 from multimirror.workers.kubeconfigs import KubeconfigMissing, Kubeconfigs
 from multimirror.workers.losses import Losses
+from multimirror.workers.metrics import forget_worker
 from multimirror.workers.misbehaviour import Misbehaviour
 from multimirror.workers.options import WorkerOptions
 from multimirror.workers.session import Scope, SessionOptions
@@ -73,7 +75,7 @@ class Workers:
         self._clusters, self._options, self._clock = clusters, options, clock
         self._secrets = secrets
         self._kubeconfigs = Kubeconfigs(secrets, options.secret_namespace, options.directory)
-        self._followed = (copies_of(JOBS, options.origin), *options.also_followed)
+        self._followed = (copies_of(JOBS, options.origin, trim=JOB.read_copy), *options.also_followed)
         self._handlers = _Subscribers()
         self._losses: Losses[Scope] = Losses(clock)
         self._workers: dict[str, Worker] = {}
@@ -178,6 +180,7 @@ class Workers:
             claim=self._claim,
             clock=self._clock,
             misbehaviour=Misbehaviour.read(cluster),
+            identity=recorded_identity(cluster),
         )
         self._tasks[name] = tasks.start(f"worker {name}", worker.run())
 
@@ -189,10 +192,12 @@ class Workers:
             self._asked[name] = worker.scopes()  # for one of the same name: it may be the same cluster
             self._tasks.pop(name).cancel()
             self._losses.forget(name)
+            forget_worker(name)
             self._handlers.state_changed(name, reconnected=False)
 
     def _target(self, name: str, cluster: Object) -> Target:
-        nothing = SessionOptions(followed=self._followed, namespaces=None, follow_nodes=False)
+        made_by_us = self._options.made_by_us
+        nothing = SessionOptions(followed=self._followed, namespaces=None, follow_nodes=False, made_by_us=made_by_us)
         self.specs.pop(name, None)
         try:
             spec = WorkerClusterSpec.read(cluster)
@@ -201,6 +206,7 @@ class Workers:
                 followed=self._followed,
                 namespaces=None if spec.namespaces is None else tuple(sorted(spec.namespaces.values())),
                 follow_nodes=spec.capacity is None,
+                made_by_us=made_by_us,
                 concurrency=self._options.concurrency,
             )
             return Target(kubeconfig=self._kubeconfigs.read(spec), session=session)

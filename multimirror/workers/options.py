@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from multimirror.workers.followed import Followed
+from multimirror.workers.reading import MadeByUs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,8 @@ class WorkerOptions:
 
     origin: str
     """The identity of the management cluster: whose copies are ours."""
+    made_by_us: MadeByUs
+    """Which of the objects with our labels we have made."""
     secret_namespace: str
     directory: Path | None = None
     """Where kubeconfigs in files may be; None: nowhere."""

@@ -1,8 +1,8 @@
 """One connection to a worker, from the first question to the last heartbeat.
 
-Inside the context the caches of our copies are filled and followed. They hold nothing but objects with our origin,
-because nothing else is ever asked for. A session ends as a whole and is never repaired: what comes after it starts from
-a list.
+Inside the context the caches of our copies are filled and followed. They hold nothing but objects that we have made:
+those without our origin are not asked for, and those without our signature are not kept (reading.py). A session ends as
+a whole and is never repaired: what comes after it starts from a list.
 
 *Not followed is not not there.* Copies are cached for all namespaces, or for each one that may have some: those that
 the WorkerCluster allows, and any other in which somebody knows of copies (`follow`). Of one without a filled cache
@@ -27,10 +27,12 @@ from multimirror.kube.errors import Forbidden, Unreachable
 from multimirror.kube.own_writes import OwnWrites
 from multimirror.kube.resources import JOBS
 from multimirror.kube.supervise import Supervisor
+from multimirror.kube.watch import Trim
 from multimirror.workers.capacity import Capacity
 from multimirror.workers.followed import FOLLOWED_NAMESPACES, FOLLOWED_NODES, Followed, origin_uids
 from multimirror.workers.limits import WorkerBudget
 from multimirror.workers.probe import Facts, check
+from multimirror.workers.reading import MadeByUs, reader_of_copies
 
 Scope = tuple[Resource, str]
 """The copies of one kind in one namespace."""
@@ -57,6 +59,8 @@ class SessionOptions:
     namespaces: tuple[str, ...] | None
     """Where copies may go. None: everywhere."""
     follow_nodes: bool
+    made_by_us: MadeByUs
+    """Of what carries our labels: whether it is a copy of ours. What is not is not kept."""
     concurrency: int = 16
 
 
@@ -75,13 +79,15 @@ class SessionHandlers:
 class _Cache:
     """The copies of one kind, in one namespace or in all."""
 
-    def __init__(self, client: Client, followed: Followed, namespace: str | None, budget: CacheBudget) -> None:
+    def __init__(
+        self, client: Client, followed: Followed, namespace: str | None, *, read: Trim, budget: CacheBudget
+    ) -> None:
         self.informer = Informer(
             client,
             followed.resource,
             namespace,
             label_selector=followed.label_selector,
-            trim=followed.trim,
+            trim=read,
             budget=budget,
         )
         self.informer.add_index(_BY_ORIGIN, origin_uids)
@@ -99,10 +105,12 @@ class Session:
         tasks: Supervisor,
         handlers: SessionHandlers,
         *,
+        formerly: Iterable[str] = (),
         budget: WorkerBudget,
     ) -> None:
         self.client, self.writer, self.prober = clients
         self.facts = facts
+        self._identities = tuple(dict.fromkeys((facts.identity, *formerly)))
         self._options, self._tasks, self._handlers = options, tasks, handlers
         self._kinds = {followed.resource: followed for followed in options.followed}
         self._caches: dict[Resource, dict[str | None, _Cache]] = {resource: {} for resource in self._kinds}
@@ -123,6 +131,19 @@ class Session:
         """Every copy of ours here."""
         caches = tuple(self._caches.get(resource, {}).values())  # others may come while somebody reads
         return (copy for cache in caches for copy in cache.informer.list())
+
+    def is_ours(self, resource: Resource, obj: Json) -> bool:
+        """Of an object there, with sound metadata: whether we have signed it.
+
+        For this very cluster; or for the one that was here before: until a heartbeat notices that another cluster
+        answers, copies are made there that are signed for the old one.
+        """
+        made_by_us = self._options.made_by_us
+        return any(made_by_us(resource, identity, obj) for identity in self._identities)
+
+    def foreign(self) -> int:
+        """How many objects are there that carry our labels and are not ours; of very many, not all are counted."""
+        return sum(len(cache.informer.left_out) for caches in self._caches.values() for cache in caches.values())
 
     def writes(self, namespace: str, resource: Resource = JOBS) -> OwnWrites:
         """Our own writes in that namespace, which the cache may not have seen yet. Raises NotFollowed."""
@@ -206,17 +227,19 @@ class Session:
         *,
         also: Iterable[Scope] = (),
         guard: Callable[[], None] | None = None,
+        formerly: tuple[str, ...] = (),
         clock: Callable[[], float],
         budget: WorkerBudget,
     ) -> AsyncIterator["Session"]:
-        """Connect, check, fill the caches. `also`: followed besides what the options allow."""
+        """Connect, check, fill the caches. `also`: followed besides what the options allow. `formerly`: identities that
+        clusters in its place have had."""
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(_client(connection, options.concurrency, budget))
             prober = await stack.enter_async_context(_client(connection, _QUESTIONS, budget))
             facts = await check(client, options.namespaces, clock)
             writer = client.guarded(guard) if guard is not None else client
             tasks = await stack.enter_async_context(Supervisor())
-            session = cls((client, writer, prober), facts, options, tasks, handlers, budget=budget)
+            session = cls((client, writer, prober), facts, options, tasks, handlers, formerly=formerly, budget=budget)
             await session._fill(also)
             yield session
 
@@ -256,7 +279,15 @@ class Session:
 
     def _follow(self, followed: Followed, namespace: str | None) -> Informer:
         resource = followed.resource
-        cache = self._caches[resource][namespace] = _Cache(self.client, followed, namespace, self._copies_budget)
+        read = reader_of_copies(
+            resource,
+            followed.trim,
+            namespace=namespace,
+            is_ours=self.is_ours,
+        )
+        cache = self._caches[resource][namespace] = _Cache(
+            self.client, followed, namespace, read=read, budget=self._copies_budget
+        )
         cache.informer.add_handler(lambda change: self._handlers.copy_changed(resource, change))
         self._run(cache.informer, namespace)
         self._tasks.start(f"filling {resource.name}", self._tell_when_filled(cache.informer), may_return=True)

@@ -17,10 +17,13 @@ Json = dict[str, Any]
 def assignment_not_stored() -> None:
     """The copy is made before the assignment is written down: a crash in between loses it."""
     from multimirror.api import CLUSTER_ANNOTATION  # noqa: PLC0415
+    from multimirror.api.ownership import Signer  # noqa: PLC0415
     from multimirror.kinds import JOB, CopyOptions  # noqa: PLC0415
     from multimirror.kube import Client, Connection, Resource  # noqa: PLC0415
     from multimirror.kube.errors import AlreadyExists  # noqa: PLC0415
-    from multimirror.kube.resources import JOBS, NAMESPACES  # noqa: PLC0415
+    from multimirror.kube.resources import JOBS  # noqa: PLC0415
+    from multimirror.options import DispatcherOptions  # noqa: PLC0415
+    from multimirror.workers import copy_key, identity_of  # noqa: PLC0415
 
     clients: dict[str, Client] = {}
     begin, patch = Client.__init__, Client.patch
@@ -36,8 +39,16 @@ def assignment_not_stored() -> None:
         worker = ((body.get("metadata") or {}).get("annotations") or {}).get(CLUSTER_ANNOTATION)
         if resource is JOBS and worker in clients:
             job = await self.get(JOBS, name, namespace)
-            home = await self.get(NAMESPACES, "kube-system")
-            options = CopyOptions(origin=home["metadata"]["uid"], attempt=1, name=name, namespace=namespace or "")
+            signer = Signer(await copy_key(self, DispatcherOptions().namespace), await identity_of(self))
+            place = {"namespace": namespace or "", "name": name}
+            signature = signer.sign(
+                JOBS,
+                cluster=await identity_of(clients[worker]),
+                uid=job["metadata"]["uid"],
+                attempt="1",
+                **place,
+            )
+            options = CopyOptions(origin=signer.origin, attempt=1, signature=signature, **place)
             copy = JOB.make_copy(job, options)
             with contextlib.suppress(AlreadyExists):
                 await clients[worker].create(JOBS, copy, namespace)

@@ -16,7 +16,6 @@ from multimirror.cli.progress import say
 from multimirror.cli.worker_account import remove_account
 from multimirror.cli.workers import worker_connection
 from multimirror.kube import ApiError, Client
-from multimirror.workers import identity_of
 
 EXAMPLES = """\b
 Examples:
@@ -49,8 +48,8 @@ async def command(
 ) -> int:
     """Drain a worker, then take it out.
 
-    Waits until no Job runs there, then removes the finished copies on it, its WorkerCluster and its Secret. With
-    --force, its Jobs count as lost: their queues say what becomes of them.
+    Waits until no Job runs there, then removes the finished copies on it, its WorkerCluster and its Secret, and revokes
+    its token. With --force, its Jobs count as lost: their queues say what becomes of them.
     """
     if cleanup != (kubeconfig is not None):
         message = "--cleanup and --kubeconfig (the worker's) go together; ours is --management-kubeconfig"
@@ -81,7 +80,7 @@ async def _drain(client: Client, name: str, time_limit: timedelta | None, system
             client, name, time_limit.total_seconds() if time_limit is not None else None, worker if evict else None
         )
         say(f"{name} is drained")
-        count = await remove_copies(worker, await identity_of(client))
+        count = await remove_copies(worker)
     except ApiError as error:
         if error.cluster != name:
             raise

@@ -47,6 +47,7 @@ async def examine(client: Client, system: str, stuck_after: timedelta) -> list[F
         system=system,
         identity=await identity_of(client),
         server=server,
+        originals={each["metadata"]["uid"]: each for each in seen[resources.JOBS] if rows.is_ours(each)},
         patience=min(_LEFT_LYING, stuck_after),
         namespaces=_namespaces_in_use(seen[resources.JOBS], seen[resources.NAMESPACES]),
     )

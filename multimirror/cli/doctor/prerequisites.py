@@ -15,6 +15,7 @@ from multimirror.cli.doctor.management import check_namespace
 from multimirror.kube import Client, Resource
 from multimirror.kube.access import Permission, denied
 from multimirror.kube.errors import Forbidden, NotFound
+from multimirror.workers.copy_key import COPY_KEY_NAME
 from multimirror.workers.probe import version_of
 
 _EVERYTHING: Final = Permission("*", MIRROR_QUEUES.plural, GROUP)
@@ -30,7 +31,8 @@ def permissions(namespace: str, *, lease: str | None, admission: bool) -> list[P
     needed += [Permission("get", "namespaces"), Permission("get", "jobs", "batch")]
     needed += [Permission("create", "events"), Permission("list", "events")]
     needed.append(Permission(VERB, "mirrorqueues", GROUP))
-    needed += [Permission(verb, "secrets", namespace=namespace) for verb in ("list", "watch")]
+    needed += [Permission(verb, "secrets", namespace=namespace) for verb in ("list", "watch", "create", "patch")]
+    needed.append(Permission("get", "secrets", namespace=namespace, name=COPY_KEY_NAME))
     if lease is not None:
         needed += [Permission(verb, "leases", "coordination.k8s.io", namespace, lease) for verb in ("get", "update")]
         needed.append(Permission("create", "leases", "coordination.k8s.io", namespace))

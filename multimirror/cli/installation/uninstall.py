@@ -36,6 +36,7 @@ from multimirror.kube import Client, KubeError, Resource
 from multimirror.kube.errors import NotFound
 from multimirror.kube.resources import LEASES, SECRETS
 from multimirror.workers import identity_of
+from multimirror.workers.copy_key import COPY_KEY_NAME
 
 _ADMISSION: Final = (
     "MutatingWebhookConfiguration",
@@ -46,8 +47,8 @@ _ADMISSION: Final = (
 )
 _EVERY: Final = 5.0  # seconds between two words about how many are left
 _BUILTIN: Final = (None, "kubernetes.io/job-controller")
-_MADE_AT_RUNTIME: Final = ((SECRETS, SERVICE), (LEASES, LEASE))
-"""The Secret is of versions before there was an authority."""
+_MADE_AT_RUNTIME: Final = ((SECRETS, SERVICE), (SECRETS, COPY_KEY_NAME), (LEASES, LEASE))
+"""The first Secret is of versions before there was an authority."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,10 +182,10 @@ class Uninstallation:
         origin = await identity_of(self.client)
         for name in names:
             try:
-                count = await remove_copies(await worker_connection(self.client, name, self.options.namespace), origin)
+                count = await remove_copies(await worker_connection(self.client, name, self.options.namespace))
             except (KubeError, CommandError) as error:
                 why = error.message if isinstance(error, CommandError) else str(error)
-                self.warn(f"worker {name} may still hold copies ({why}); remove them there:")
+                self.warn(f"worker {name} may still hold copies ({why}); see what they are, and remove them there:")
                 self.warn(f"  kubectl delete jobs --all-namespaces -l {ORIGIN_LABEL}={origin}")
             else:
                 if count:

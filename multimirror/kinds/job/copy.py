@@ -3,14 +3,14 @@
 Gone is what belongs to the original alone: its manager, its suspension, what the server generated for it, its owners
 and finalizers, its time to live (a copy that removes itself would be taken for lost), and the notes that deployment
 tools keep on objects they applied, which would make the same tool on the worker adopt or prune the copy. Everything
-else is what the user meant, and stays. Added are three labels: which management cluster it comes from, which Job, and
-which attempt at it this is.
+else is what the user meant, and stays. Added are four labels: which management cluster it comes from, which Job, which
+attempt at it this is, and what shows that we made it.
 """
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from multimirror.api.names import ATTEMPT_LABEL, ORIGIN_LABEL, ORIGIN_UID_LABEL, OUR_DOMAIN
+from multimirror.api.names import ATTEMPT_LABEL, ORIGIN_LABEL, ORIGIN_UID_LABEL, OUR_DOMAIN, SIGNATURE_LABEL
 from multimirror.batch.labels import (
     CONTROLLER_UID_LABEL,
     JOB_NAME_LABEL,
@@ -49,6 +49,7 @@ def make_copy(original: Json, options: CopyOptions, *, most: int | None = None) 
         ORIGIN_LABEL: options.origin,
         ORIGIN_UID_LABEL: metadata["uid"],
         ATTEMPT_LABEL: str(options.attempt),
+        SIGNATURE_LABEL: options.signature,
     }
     annotations = _kept(metadata.get("annotations"), {})
     spec = _copied_spec(original["spec"], generated) | size_within(original["spec"], most)

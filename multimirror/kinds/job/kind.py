@@ -8,6 +8,7 @@ from multimirror.batch import Json, Phase, find_condition, phase
 from multimirror.kinds.job import endings, fence, trim
 from multimirror.kinds.job.copy import make_copy
 from multimirror.kinds.job.mirror import mirror_status
+from multimirror.kinds.job.reading import read_copy
 from multimirror.kinds.job.sizes import pods_held, pods_of, pods_there, size_in_step
 from multimirror.kinds.kind import RUNNING, CopyOptions, InStep, Kind, Outcome, Rejection
 from multimirror.kinds.pod_sets import PodSet
@@ -31,6 +32,9 @@ class JobKind:
 
     def trim(self, obj: Object) -> Object:
         return trim.trim_original(obj, _stock_writers(obj["metadata"].get("managedFields")))
+
+    def read_copy(self, obj: Object) -> Object:
+        return read_copy(obj)
 
     def managed_by(self, obj: Json) -> str | None:
         return (obj.get("spec") or {}).get("managedBy")
@@ -60,6 +64,12 @@ class JobKind:
 
     def has_started(self, obj: Json) -> bool:
         return bool((obj.get("status") or {}).get("startTime"))
+
+    def may_run(self, obj: Json) -> bool:
+        """A Job that is being deleted, or has ended, starts no pods; those that are there may take their time."""
+        status = obj.get("status") or {}
+        over = "deletionTimestamp" in obj["metadata"] or self.outcome(obj).finished
+        return not over or bool(status.get("active") or status.get("terminating"))
 
     def pod_sets(self, obj: Json) -> Sequence[PodSet]:
         return (PodSet(_PODS, pods_of(obj["spec"]), obj["spec"]["template"]["spec"]),)

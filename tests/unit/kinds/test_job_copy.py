@@ -14,12 +14,16 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 def copy_of(job: Json, name: str = "", namespace: str = "") -> Json:
     metadata = job["metadata"]
     options = CopyOptions(
-        origin="hub-1", attempt=2, name=name or metadata["name"], namespace=namespace or metadata["namespace"]
+        origin="hub-1",
+        attempt=2,
+        name=name or metadata["name"],
+        namespace=namespace or metadata["namespace"],
+        signature="signed",
     )
     return JOB.make_copy(job, options)
 
 
-def test_the_copy_of_a_dispatched_job_is_what_the_user_meant_and_three_labels() -> None:
+def test_the_copy_of_a_dispatched_job_is_what_the_user_meant_and_four_labels() -> None:
     original = a_stored_job(
         managedBy="multimirror.dev/dispatcher",
         suspend=True,
@@ -47,6 +51,7 @@ def test_the_copy_of_a_dispatched_job_is_what_the_user_meant_and_three_labels() 
                 "multimirror.dev/origin": "hub-1",
                 "multimirror.dev/origin-uid": UID,
                 "multimirror.dev/attempt": "2",
+                "multimirror.dev/signature": "signed",
             },
             "annotations": {"note": "mine"},
         },

@@ -6,7 +6,7 @@ fields of a status that it does not know are dropped. The caches show what it ha
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, cast
@@ -14,9 +14,9 @@ from typing import Any, cast
 from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, MirrorQueueSpec, WorkerClusterSpec
 from multimirror.batch import Json
 from multimirror.kube import Client, Resource
-from multimirror.kube.errors import NotFound, Unreachable
+from multimirror.kube.errors import ApiError, NotFound, Unreachable
 from multimirror.observe.snapshot import DecisionView, Original, QueueHead, Usage
-from multimirror.workers import WorkerState
+from multimirror.workers import TokenState, WorkerState
 
 
 @dataclass
@@ -32,6 +32,7 @@ class Fleet:
     clusters: list[Json] = field(default_factory=list)
     queues: list[Json] = field(default_factory=list)
     states: dict[str, WorkerState] = field(default_factory=dict)
+    tokens: dict[str, TokenState] = field(default_factory=dict)
     worker_specs: dict[str, WorkerClusterSpec] = field(default_factory=dict)
     queue_specs: dict[str, MirrorQueueSpec] = field(default_factory=dict)
     on_workers: dict[str, Sum] = field(default_factory=dict)
@@ -51,6 +52,9 @@ class Fleet:
 
     def worker_state(self, worker: str) -> WorkerState | None:
         return self.states.get(worker)
+
+    def worker_token(self, worker: str) -> TokenState | None:
+        return self.tokens.get(worker)
 
     def worker_spec(self, worker: str) -> WorkerClusterSpec | None:
         return self.worker_specs.get(worker)
@@ -78,6 +82,9 @@ class Fleet:
 
     def head(self, queue: str) -> QueueHead | None:
         return self.heads.get(queue)
+
+    def quota_resources(self) -> Collection[str]:
+        return {name for spec in self.queue_specs.values() for name in spec.quota.resources}
 
     def copy_states(self, worker: str) -> Iterable[str]:
         return iter(self.copies.get(worker, ()))
@@ -110,6 +117,8 @@ class Api:
         """Nothing gets through."""
         self.answers_lost = False
         """Everything gets through, and no answer comes back."""
+        self.refuse: Callable[[Json], ApiError | None] = lambda _: None
+        """What is answered to a write of these fields of a status."""
         self.seconds_to_answer = 0.0
         self.watched = True
         """The caches show a change at once."""
@@ -152,6 +161,9 @@ class Api:
         found = self._objects.get((resource.plural, name))
         if found is None or found["metadata"]["uid"] != body["metadata"]["uid"]:
             raise NotFound("not found")
+        refusal = self.refuse(body["status"])
+        if refusal is not None:
+            raise refusal
         self.writes.append(Write(now, resource.plural, name, body["status"]))
         status = _merged(found.get("status") or {}, body["status"])
         status = {key: value for key, value in status.items() if key not in self.unknown_fields}

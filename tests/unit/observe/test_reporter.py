@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 import pytest
@@ -12,7 +12,9 @@ from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
 from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, MirrorQueueSpec
+from multimirror.api.mirror_queues import Quota
 from multimirror.batch import Json
+from multimirror.kube.errors import Invalid
 from multimirror.observe.copies import CopyCounter
 from multimirror.observe.reporter import Reporter
 from multimirror.options import DispatcherOptions
@@ -101,7 +103,9 @@ async def test_what_did_not_change_is_not_written() -> None:
         for _ in range(100):
             reporter.wake()
             await asyncio.sleep(1)
-    assert [write.name for write in api.writes] == ["w", "q"]
+    for name in ("w", "q"):
+        written = ["conditions" in write.status for write in api.writes if write.name == name]
+        assert written == [True, False], "conditions come first, then the numbers; then nothing"
 
 
 @virtual_time
@@ -113,11 +117,11 @@ async def test_what_was_written_is_not_written_again_while_the_cache_does_not_sh
         api.fleet.waiting["q"] = 3
         reporter.wake()
         await asyncio.sleep(WHILE)
-        assert [write.name for write in api.writes] == ["q"]
+        assert [write.name for write in api.writes] == ["q", "q"], "conditions and numbers"
         api.watch()
         await asyncio.sleep(WHILE)
     assert api.writes[-1].status == {"pending": 3}
-    assert len(api.writes) == 2
+    assert len(api.writes) == 3
 
 
 @virtual_time
@@ -160,7 +164,7 @@ async def test_a_write_that_failed_is_made_good_by_the_next() -> None:
         await asyncio.sleep(2 * 5)
     assert conditions(api.status(WORKER_CLUSTERS, "w")) == {"Connected": "True", "Ready": "True"}
     assert conditions(api.status(MIRROR_QUEUES, "q")) == {"Ready": "True"}
-    assert len(api.writes) == 2
+    assert len(api.writes) == 4
 
 
 @virtual_time
@@ -169,7 +173,7 @@ async def test_a_write_whose_answer_was_lost_is_not_repeated_once_the_cache_show
     api.answers_lost = True
     async with reporting(api):
         await asyncio.sleep(WHILE)
-    assert len(api.writes) == 1
+    assert len(api.writes) == 2
 
 
 @virtual_time
@@ -189,10 +193,10 @@ async def test_queues_are_reported_on_once_every_job_was_looked_at() -> None:
     api = a_fleet(workers=["w"], queues=["q"])
     async with reporting(api, counted=False) as reporter:
         await asyncio.sleep(WHILE)
-        assert [write.name for write in api.writes] == ["w"]
+        assert {write.name for write in api.writes} == {"w"}
         reporter.counted()
         await asyncio.sleep(2)
-    assert [write.name for write in api.writes] == ["w", "q"]
+    assert {write.name for write in api.writes} == {"w", "q"}
 
 
 # --- one does not cost the others -------------------------------------------------------------------------------------
@@ -205,7 +209,8 @@ async def test_a_worker_whose_status_cannot_be_made_costs_itself_alone() -> None
     with capture_logs() as logs:
         async with reporting(api):
             await asyncio.sleep(WHILE)
-            assert {write.name for write in api.writes} == {"a", "z", "q"}
+            assert {write.name for write in api.writes if "conditions" not in write.status} == {"a", "z", "q"}
+            assert conditions(api.status(WORKER_CLUSTERS, "broken")) == {"Connected": "True", "Ready": "True"}
             api.fleet.on_workers["broken"] = Sum(1, {"cpu": Decimal(2)})
             await asyncio.sleep(WHILE)
     assert api.status(WORKER_CLUSTERS, "broken")["used"] == {"cpu": "2"}
@@ -232,7 +237,7 @@ async def test_copies_that_cannot_be_counted_cost_their_worker_alone() -> None:
             copies = {worker.name: worker.copies for worker in reporter.snapshot().workers}
     assert copies == {"hostile": None, "good": {"running": 2, "failed": 1}}
     assert len([log for log in logs if log["log_level"] == "error"]) == 1
-    assert len(api.writes) == 2
+    assert len(api.writes) == 4
 
 
 @virtual_time
@@ -287,8 +292,71 @@ async def test_between_objects_everything_else_has_its_turn() -> None:
     api = a_fleet(fleet=fleet, queues=[f"q{number}" for number in range(1000)])
     async with reporting(api):
         await asyncio.sleep(WHILE)
-    assert len(api.writes) == 1000
+    assert len({write.name for write in api.writes}) == 1000
     assert 0 < fleet.most <= 20
+
+
+# --- what the server refuses ------------------------------------------------------------------------------------------
+
+
+def failures(kind: str, reason: str) -> float:
+    return gauge("status_write_failures_total", kind=kind, reason=reason) or 0.0
+
+
+@virtual_time
+async def test_numbers_that_are_refused_keep_no_condition_from_being_told() -> None:
+    api = a_fleet(workers=["w"])
+    api.refuse = lambda status: Invalid("too many properties") if "used" in status else None
+    before = failures("WorkerCluster", "Invalid")
+    with capture_logs() as logs:
+        async with reporting(api) as reporter:
+            await asyncio.sleep(WHILE)
+            assert conditions(api.status(WORKER_CLUSTERS, "w")) == {"Connected": "True", "Ready": "True"}
+            api.fleet.states["w"] = LOST
+            reporter.wake()
+            await asyncio.sleep(2)
+            assert conditions(api.status(WORKER_CLUSTERS, "w")) == {"Connected": "False", "Ready": "False"}
+            assert failures("WorkerCluster", "Invalid") > before
+            await asyncio.sleep(3600)
+            tries = failures("WorkerCluster", "Invalid") - before
+            assert 12 <= tries <= 25, "ever more seldom, and never given up"
+            api.refuse = lambda _: None
+            await asyncio.sleep(310)
+            assert api.status(WORKER_CLUSTERS, "w")["jobs"] == 0
+    errors = [(log["event"], log["part"]) for log in logs if log["log_level"] == "error"]
+    assert errors == [("status not written", "numbers")], "logged once for as long as it fails in the same way"
+
+
+@virtual_time
+async def test_an_outage_is_over_when_it_is_over() -> None:
+    api = a_fleet(workers=["w"])
+    api.down = True
+    before = failures("WorkerCluster", "Unreachable")
+    async with reporting(api):
+        await asyncio.sleep(3600)
+        assert failures("WorkerCluster", "Unreachable") > before
+        api.down = False
+        await asyncio.sleep(10)
+    assert conditions(api.status(WORKER_CLUSTERS, "w")) == {"Connected": "True", "Ready": "True"}
+
+
+@virtual_time
+async def test_only_resources_of_quotas_and_capacities_are_reported_and_not_very_many() -> None:
+    asked = {f"example.com/r{number:03}": Decimal(1) for number in range(200)}
+    api = a_fleet(workers=["w"], queues=["q"])
+    api.fleet.on_workers["w"] = Sum(1, {"cpu": Decimal(2), **asked})
+    api.fleet.queue_specs["q"] = MirrorQueueSpec(quota=Quota(resources={"example.com/r190": Decimal(5)}))
+    async with reporting(api):
+        await asyncio.sleep(WHILE)
+        assert api.status(WORKER_CLUSTERS, "w")["used"] == {"cpu": "2", "example.com/r190": "1"}
+        hostile = {"cpu": Decimal(8), "no name at all!": Decimal(1), "x" * 70: Decimal(1), **asked}
+        api.fleet.states["w"] = replace(UP, capacity=hostile)
+        await asyncio.sleep(WHILE)
+    status = api.status(WORKER_CLUSTERS, "w")
+    assert status["capacity"]["example.com/r190"] == "1", "those of quotas come first"
+    assert len(status["capacity"]) <= 32
+    assert len(status["used"]) <= 32
+    assert not {"no name at all!", "x" * 70} & set(status["capacity"])
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------

@@ -1,14 +1,21 @@
 """The whole status of a WorkerCluster or MirrorQueue, for what is known and what was there."""
 
 import copy
+import re
 from decimal import Decimal
 
 import pytest
 
+from multimirror.api import mirror_queues, worker_clusters
 from multimirror.batch import Json
 from multimirror.batch.times import format_time, utc_datetime
 from multimirror.observe.snapshot import MirrorQueueView, QueueHead, QueueOnWorker, WorkerClusterView
-from multimirror.observe.status import mirror_queue_status, worker_cluster_status
+from multimirror.observe.status import (
+    mirror_queue_conditions,
+    mirror_queue_numbers,
+    worker_cluster_conditions,
+    worker_cluster_numbers,
+)
 from multimirror.workers import WorkerState
 
 NOW = 1_800_000_000.0
@@ -29,6 +36,14 @@ def condition(kind: str, status: str, reason: str, message: str, since: float = 
         "lastTransitionTime": at(since),
         "observedGeneration": generation,
     }
+
+
+def whole(before: Json, *parts: Json) -> Json:
+    """The status when all parts are written; no two of them write the same."""
+    fields = [field for part in parts for field in part]
+    assert len(fields) == len(set(fields))
+    written = {field: value for part in parts for field, value in part.items()}
+    return {field: value for field, value in {**before, **written}.items() if value is not None}
 
 
 UP = WorkerState(
@@ -165,7 +180,8 @@ WORKERS = [
 @pytest.mark.parametrize(("view", "before", "status"), WORKERS)
 def test_the_status_of_a_worker_cluster(view: WorkerClusterView, before: Json, status: Json) -> None:
     untouched = copy.deepcopy(before)
-    assert worker_cluster_status(view, before, NOW, contact_seconds=CONTACT_SECONDS) == status
+    conditions = worker_cluster_conditions(view, before, NOW, contact_seconds=CONTACT_SECONDS)
+    assert whole(before, conditions, worker_cluster_numbers(view)) == status
     assert before == untouched
 
 
@@ -247,5 +263,67 @@ QUEUES = [
 @pytest.mark.parametrize(("view", "before", "status"), QUEUES)
 def test_the_status_of_a_mirror_queue(view: MirrorQueueView, before: Json, status: Json) -> None:
     untouched = copy.deepcopy(before)
-    assert mirror_queue_status(view, before, NOW) == status
+    assert whole(before, mirror_queue_conditions(view, before, NOW), mirror_queue_numbers(view)) == status
     assert before == untouched
+
+
+# --- whatever workers, nodes and tenants say --------------------------------------------------------------------------
+
+
+def complaints(schema: Json, value: object, path: str = "status") -> list[str]:
+    """Of an API server that holds a value to a schema of ours, as far as sizes, patterns and numbers go."""
+    match value:
+        case dict():
+            found = [f"{path}: too many"] if len(value) > schema.get("maxProperties", len(value)) else []
+            properties, others = schema.get("properties", {}), schema.get("additionalProperties", {})
+            for key, each in value.items():
+                found += complaints(properties.get(key, others), each, f"{path}.{key}")
+            return found
+        case list():
+            found = [f"{path}: too many"] if len(value) > schema.get("maxItems", len(value)) else []
+            for each in value:
+                found += complaints(schema.get("items", {}), each, f"{path}[]")
+            return found
+        case str():
+            fits = schema.get("minLength", 0) <= len(value) <= schema.get("maxLength", 10**9)
+            return [] if fits and re.search(schema.get("pattern", ""), value) else [f"{path}: {value[:50]}"]
+        case int():
+            return [] if schema.get("minimum", 0) <= value < 2**63 else [f"{path}: {value}"]
+    return []
+
+
+HOSTILE = "\x1b]52;c;Zm9v\x07" + "x" * 100_000 + "\n"
+
+
+def test_the_status_of_a_worker_that_says_anything_is_within_its_schema() -> None:
+    state = WorkerState(
+        connected=False, reason=HOSTILE, message=HOSTILE, version=HOSTILE, last_contact=NOW, latency=1e12, missing=()
+    )
+    view = WorkerClusterView(
+        name="w",
+        state=state,
+        capacity={"cpu": Decimal(10) ** 40, "memory": Decimal(-7)},
+        jobs=2**40,
+        used={"cpu": Decimal("1e-30")},
+        kinds=("Job.batch",),
+    )
+    others = [{**OF_SOMEBODY_ELSE, "type": f"Other{number}"} for number in range(15)]
+    before: Json = {"conditions": others}
+    status = whole(
+        before, worker_cluster_conditions(view, before, NOW, contact_seconds=60), worker_cluster_numbers(view)
+    )
+    assert complaints(worker_clusters.status_schema(), status) == []
+    connected, ready = status["conditions"][:2]
+    assert (connected["reason"], len(connected["message"])) == ("BadAnswer", 1024)
+    assert ready["type"] == "Ready"
+    assert "\x1b" not in str(status)
+
+
+def test_the_status_of_a_queue_with_very_many_workers_is_within_its_schema() -> None:
+    head = QueueHead(job="team/" + "j" * 400, since="", reason="NeverFits", message=HOSTILE)
+    workers = tuple(QueueOnWorker(f"w{number}", number, 2**40) for number in range(5000))
+    view = MirrorQueueView(name="q", problem=HOSTILE, pending=2**40, workers=workers, head=head)
+    status = whole({}, mirror_queue_conditions(view, {}, NOW), mirror_queue_numbers(view))
+    assert complaints(mirror_queues.status_schema(), status) == []
+    assert len(status["workers"]) == 1000
+    assert {"name": "w4999", "running": 4999, "finished": 2**31 - 1} in status["workers"], "the busiest"

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 from multimirror.api import (
+    ADMITTED_QUEUE_ANNOTATION,
     ATTEMPT_ANNOTATION,
     ATTEMPT_LABEL,
     CLUSTER_ANNOTATION,
@@ -58,6 +59,7 @@ class Builder:
             CLUSTER_ANNOTATION: worker,
             CLUSTER_NAMESPACE_ANNOTATION: "team",
             ATTEMPT_ANNOTATION: str(attempt),
+            ADMITTED_QUEUE_ANNOTATION: "q",
         }
         self.job["spec"]["suspend"] = False
         return self.reserved()
@@ -155,7 +157,8 @@ def observed(job: Json | None, copies: Sequence[Copy] = (), **more: Any) -> Obse
 def copy_of(job: Json, attempt: int) -> Json:
     """As it is sent to a worker."""
     name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
-    return JOB.make_copy(job, CopyOptions(origin="here", attempt=attempt, name=name, namespace=namespace))
+    options = CopyOptions(origin="here", attempt=attempt, name=name, namespace=namespace, signature="signed")
+    return JOB.make_copy(job, options)
 
 
 def a_job(name: str = "train") -> Builder:

@@ -12,7 +12,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, RESERVED_ANNOTATION
+from multimirror.api import (
+    ADMITTED_QUEUE_ANNOTATION,
+    ATTEMPT_ANNOTATION,
+    CLUSTER_ANNOTATION,
+    COPY_UID_ANNOTATION,
+    RESERVED_ANNOTATION,
+)
 from multimirror.api.placement import Copy, attempt_of, cluster_of
 from multimirror.batch import is_finished, stored_status, validate_job_status
 from multimirror.kinds import JOB
@@ -194,6 +200,8 @@ class World(RuleBasedStateMachine):
             for kind in ("Complete", "Failed"):
                 assert not _is(before, kind) or _is(action.status, kind), "I3: an end was taken back"
             self.job["status"] = stored_status(action.status)
+            if action.copy_uid is not None:
+                annotations[COPY_UID_ANNOTATION] = action.copy_uid
         elif isinstance(action, Unassign):
             annotations.pop(CLUSTER_ANNOTATION)
             self.job["spec"]["suspend"] = True
@@ -202,6 +210,8 @@ class World(RuleBasedStateMachine):
             worker = next((w for w in WORKERS if self.connected[w] and w not in avoided), None)
             if worker is not None:
                 annotations |= {CLUSTER_ANNOTATION: worker, ATTEMPT_ANNOTATION: str(attempt_of(self.job) + 1)}
+                annotations[ADMITTED_QUEUE_ANNOTATION] = "q"
+                annotations.pop(COPY_UID_ANNOTATION, None)
                 annotations[RESERVED_ANNOTATION] = str(reserved_for(JOB, self.job))
                 self.job["spec"]["suspend"] = False
 

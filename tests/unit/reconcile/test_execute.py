@@ -2,6 +2,7 @@
 
 from typing import Any, cast
 
+from multimirror.api.ownership import Signer
 from multimirror.kinds import JOB, Ref
 from multimirror.kube import RequeueAfter
 from multimirror.kube.own_writes import OwnWrites
@@ -10,6 +11,7 @@ from multimirror.reconcile.execute import WorkerContext, WorkerExecutor
 from multimirror.reconcile.memory import Memory
 from multimirror.reconcile.wholes import WholeOriginals
 from multimirror.workers import Session, Worker, WorkerState
+from multimirror.workers.probe import Facts
 from tests.unit.reconcile.builders import a_job, observed
 
 
@@ -35,14 +37,18 @@ class FakeSession:
     def __init__(self, writes: FakeWrites) -> None:
         self._writes = writes
         self.writer = self.client = self
+        self.facts = Facts("v1.36.4", "cluster", (), sees_namespaces=True, sees_nodes=True)
         self.created: list[str] = []
+
+    def is_ours(self, *_: object) -> bool:
+        return True
 
     def writes(self, *_: object) -> OwnWrites:
         return cast("OwnWrites", self._writes)
 
     async def create(self, _: object, copy: dict[str, Any], __: str) -> dict[str, Any]:
         self.created.append(copy["metadata"]["name"])
-        return copy
+        return {**copy, "metadata": {**copy["metadata"], "uid": "made", "resourceVersion": "2"}}
 
 
 class FakeWorker:
@@ -57,7 +63,7 @@ async def create(session: FakeSession) -> RequeueAfter | None:
     wholes = WholeOriginals(cast("Any", None))
     wholes.keep(JOB, job)
     context = WorkerContext(
-        origin="here",
+        signer=Signer(b"key", "here"),
         memory=Memory(),
         originals=cast("Any", None),
         announcements=cast("Any", None),

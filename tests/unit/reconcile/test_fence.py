@@ -7,7 +7,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, FENCE_ANNOTATION, HOLD_ANNOTATION
+from multimirror.api import (
+    ADMITTED_QUEUE_ANNOTATION,
+    ATTEMPT_ANNOTATION,
+    CLUSTER_ANNOTATION,
+    FENCE_ANNOTATION,
+    HOLD_ANNOTATION,
+)
 from multimirror.api.placement import Copy, attempt_of, cluster_of
 from multimirror.batch import is_finished
 from multimirror.batch.times import format_time, seconds_of, utc_datetime
@@ -318,7 +324,7 @@ class Fleet:
             free = [w for w in self.up if self.up[w] and self.recorded[w][0]]
             if free:
                 annotations |= {CLUSTER_ANNOTATION: free[0], ATTEMPT_ANNOTATION: str(attempt_of(self.job) + 1)}
-                annotations[FENCE_ANNOTATION] = str(self.timeout)
+                annotations |= {FENCE_ANNOTATION: str(self.timeout), ADMITTED_QUEUE_ANNOTATION: "q"}
                 self.job["spec"]["suspend"] = False
         elif isinstance(action, Unassign):
             del annotations[CLUSTER_ANNOTATION]

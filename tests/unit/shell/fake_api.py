@@ -182,7 +182,7 @@ class FakeCluster:
         after = _merged(before, request.body)
         after["metadata"] = {**after["metadata"], "resourceVersion": before["metadata"]["resourceVersion"]}
         if request.subresource == "status":
-            after = {**before, "status": after.get("status")}
+            after = {**before, "metadata": after["metadata"], "status": after.get("status")}
         elif "status" in before:
             after["status"] = before["status"]
         if after == before:
@@ -196,6 +196,10 @@ class FakeCluster:
         wanted = (request.body or {}).get("preconditions") or {}
         if wanted.get("uid") not in (None, before["metadata"]["uid"]):
             raise Refused(409, "Conflict")
+        if before["metadata"].get("finalizers"):
+            after = copy.deepcopy(before)
+            after["metadata"].setdefault("deletionTimestamp", timestamp(self.clock()))
+            return self._store(request.collection, (request.namespace, request.name), before, after)
         del self.objects[request.collection][request.namespace, request.name]
         self._version += 1
         self._tell("DELETED", request.collection, before, None)

@@ -48,6 +48,8 @@ OPTIONS = DispatcherOptions(
     plain_http=True,
 )
 _NOT_RANDOM = SimpleNamespace(Random=lambda: Random(1), uniform=lambda low, high: (low + high) / 2)
+FORGED = "forged"
+"""A label on what attackers put there: it is no copy, whatever else it says."""
 _PATIENCE = 5.0
 """Seconds that a Job must have waited unchanged before anybody may complain that it was passed over."""
 
@@ -245,7 +247,11 @@ class World:
         ]
 
     def live_copies(self, uid: str | None = None) -> list[tuple[str, Json]]:
-        return [(name, copy) for name, copy in self.copies(uid) if not is_finished(copy.get("status") or {})]
+        return [
+            (name, copy)
+            for name, copy in self.copies(uid)
+            if not is_finished(copy.get("status") or {}) and FORGED not in copy["metadata"]["labels"]
+        ]
 
     # --- what must never happen
 

@@ -38,9 +38,12 @@ def test_an_amount_of_nothing_is_an_amount() -> None:
 
 def test_a_heartbeat_of_a_node_changes_nothing() -> None:
     capacity = Capacity()
-    assert capacity.put(trim_node(stored(a_node("a", cpu="4", beat="1"))))
-    assert not capacity.put(trim_node(stored(a_node("a", cpu="4", beat="2"))))
-    assert trim_node(stored(a_node("a", cpu="4", beat="1"))) == trim_node(stored(a_node("a", cpu="4", beat="2")))
+    first, second = (trim_node(stored(a_node("a", cpu="4", beat=beat))) for beat in "12")
+    assert first is not None
+    assert second is not None
+    assert capacity.put(first)
+    assert not capacity.put(second)
+    assert first == second
     assert not capacity.put(a_node("a", cpu="4000m")), "the same, in other words"
 
 
