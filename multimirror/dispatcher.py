@@ -50,7 +50,7 @@ from multimirror.scheduling.announcements import Announcements
 from multimirror.scheduling.assignments import Assignments
 from multimirror.scheduling.plan import PlacementDecision
 from multimirror.scheduling.scheduler import Scheduler
-from multimirror.workers import Worker, WorkerOptions, Workers, copies_of, copy_key, identity_of
+from multimirror.workers import TokenRenewal, Worker, WorkerOptions, Workers, copies_of, copy_key, identity_of
 
 COMPONENT: Final = "multimirror"
 _EVENTS_PER_SECOND: Final = 50.0
@@ -84,27 +84,23 @@ class Dispatcher:
             writer, COMPONENT, qps=_EVENTS_PER_SECOND, capacity=5000, wall_clock=lambda: utc_datetime(clock())
         )
         self._cache = cache = ManagementCache(client, options)
-        self._workers = workers = Workers(
-            cache.clusters,
-            cache.secrets,
-            WorkerOptions(
-                origin=signer.origin,
-                made_by_us=signer.signed,
-                secret_namespace=options.namespace,
-                directory=options.kubeconfig_directory,
-                concurrency=options.worker_concurrency,
-                heartbeat=options.heartbeat,
-                guard=guard,
-                plain_http=options.plain_http,
-                known_copies=self._known_copies,
-                also_followed=tuple(
-                    copies_of(kind.resource, signer.origin, trim=kind.read_copy, at_once=False)
-                    for kind in KINDS
-                    if kind is not JOB
-                ),
+        of_workers = WorkerOptions(
+            origin=signer.origin,
+            made_by_us=signer.signed,
+            secret_namespace=options.namespace,
+            directory=options.kubeconfig_directory,
+            concurrency=options.worker_concurrency,
+            heartbeat=options.heartbeat,
+            guard=guard,
+            plain_http=options.plain_http,
+            known_copies=self._known_copies,
+            also_followed=tuple(
+                copies_of(kind.resource, signer.origin, trim=kind.read_copy, at_once=False)
+                for kind in KINDS
+                if kind is not JOB
             ),
-            clock=clock,
         )
+        self._workers = workers = Workers(cache.clusters, cache.secrets, of_workers, clock=clock)
         originals, memory = cache.originals, Memory()
         self._announcements = announcements = Announcements(self._events, KINDS)
         observer = Observer(cache, workers, memory, clock, max_job_bytes=options.max_job_bytes)
@@ -146,7 +142,8 @@ class Dispatcher:
         )
         self._assignments = assignments
         self._fleet = CachedFleet(cache, workers, assignments, scheduler)
-        self._reporter = Reporter(writer, self._fleet, options, clock=clock)
+        self._reporter = reporter = Reporter(writer, self._fleet, options, clock=clock)
+        self._tokens = TokenRenewal(writer, cache.secrets, workers, of_workers, changed=reporter.wake, clock=clock)
         EventHandlers(
             management=cache,
             workers=workers,
@@ -224,6 +221,7 @@ class Dispatcher:
         self._workers.begin()
         async with self._events, Supervisor() as tasks:
             tasks.start("reporter", self._reporter.run())
+            tasks.start("tokens", self._tokens.run())
             tasks.start("first look", self._first_look(), may_return=True)
             scheduler = tasks.start("scheduler", self._scheduler.run(), may_return=True)
             self.ready.set()

@@ -9,10 +9,17 @@ from bench.frame.fleets import EmbeddedFleet
 from bench.frame.generator import NAMESPACE, a_job
 from bench.frame.results import Recorder
 from bench.frame.standin import statuses
-from multimirror.api import ADMITTED_QUEUE_ANNOTATION, ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, queue_of
+from multimirror.api import (
+    ADMITTED_QUEUE_ANNOTATION,
+    ATTEMPT_ANNOTATION,
+    CLUSTER_ANNOTATION,
+    RESERVED_ANNOTATION,
+    queue_of,
+)
 from multimirror.api.ownership import Signer
 from multimirror.batch import Json
 from multimirror.kinds import JOB, CopyOptions
+from multimirror.kinds.reserved import reserved_for
 from multimirror.kube.resources import JOBS
 from multimirror.options import DispatcherOptions
 from multimirror.workers import copy_key, identity_of
@@ -52,6 +59,8 @@ async def fill(recorder: Recorder, fleet: EmbeddedFleet, size: int, state_of: Ca
             ADMITTED_QUEUE_ANNOTATION: queue_of(job) or "",
         }
         made = await fleet.management.create(JOBS, job, NAMESPACE)
+        reserved = {RESERVED_ANNOTATION: str(reserved_for(JOB, made))}  # of the template as the server keeps it
+        made = await fleet.management.patch(JOBS, name, {"metadata": {"annotations": reserved}}, NAMESPACE)
         shown_by = [fleet.management]
         if state is not State.FINISHED:
             there = fleet.workers[worker]

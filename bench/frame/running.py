@@ -21,7 +21,9 @@ from clusters.local.binaries import find_binaries
 from multimirror.kube.logs import configure_logging
 from multimirror.kube.process import relax_garbage_collector
 
-_MODULES: Final = ("full_life", "latency", "job_controllers", "planning", "scale", "restart", "workers", "failover")
+_MODULES: Final = (
+    *("full_life", "latency", "job_controllers", "planning", "memory", "scale", "restart", "workers", "failover"),
+)
 
 
 def parts() -> dict[str, Part]:

@@ -1,7 +1,8 @@
 """Who is asking: bearer tokens, the administrator's and those of service accounts.
 
 RBAC objects are stored and not enforced: whoever is known may do everything. A service account's token names it, is
-signed with the server's key, and dies with its account (its uid is in the token).
+signed with the server's key, and dies with its account (its uid is in the token). One that is bound to a Secret dies
+with that, too: at once, where a real API server remembers for up to ten seconds that a token was good.
 """
 
 import base64
@@ -46,8 +47,11 @@ ADMINISTRATOR: Final = User("kubernetes-admin", groups=("system:masters", "syste
 class Authenticator:
     """Knows tokens."""
 
-    def __init__(self, token: str, key: bytes, account_uid: Callable[[str, str], str | None], now: Callable[[], float]):
-        self._token, self._key, self._account_uid, self._now = token, key, account_uid, now
+    def __init__(
+        self, token: str, key: bytes, uid_of: Callable[[str, str, str], str | None], now: Callable[[], float]
+    ) -> None:
+        """`uid_of(resource, namespace, name)`: of an object that is there."""
+        self._token, self._key, self.uid_of, self._now = token, key, uid_of, now
         self._header = f"Bearer {token}"
 
     def authenticate(self, request: Request) -> User:
@@ -69,13 +73,25 @@ class Authenticator:
             return None
         account = claims["kubernetes.io"]
         namespace, name, uid = account["namespace"], account["serviceaccount"]["name"], account["serviceaccount"]["uid"]
-        if self._account_uid(namespace, name) != uid:
+        if self.uid_of("serviceaccounts", namespace, name) != uid:
+            return None
+        secret = account.get("secret")
+        if secret is not None and self.uid_of("secrets", namespace, secret["name"]) != secret["uid"]:
             return None
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
         return User(f"system:serviceaccount:{namespace}:{name}", uid, groups)
 
-    def issue(self, namespace: str, name: str, uid: str, seconds: int, audiences: list[str]) -> tuple[str, int]:
-        """A token for a service account, and when it expires."""
+    def issue(
+        self,
+        namespace: str,
+        name: str,
+        uid: str,
+        seconds: int,
+        audiences: list[str],
+        *,
+        secret: dict[str, str] | None = None,
+    ) -> tuple[str, int]:
+        """A token for a service account, and when it expires. `secret`: name and uid of what it is bound to."""
         now = int(self._now())
         expires = now + seconds
         claims = {
@@ -83,7 +99,11 @@ class Authenticator:
             "exp": expires,
             "iat": now,
             "iss": AUDIENCE,
-            "kubernetes.io": {"namespace": namespace, "serviceaccount": {"name": name, "uid": uid}},
+            "kubernetes.io": {
+                "namespace": namespace,
+                "serviceaccount": {"name": name, "uid": uid},
+                **({"secret": secret} if secret is not None else {}),
+            },
             "nbf": now,
             "sub": f"system:serviceaccount:{namespace}:{name}",
         }

@@ -78,16 +78,29 @@ class Reviews:
         assert ctx.namespace is not None
         assert ctx.name is not None
         uid = account["metadata"]["uid"]
-        token, expires = self._authenticator.issue(ctx.namespace, ctx.name, uid, seconds, audiences)
+        reference = spec.get("boundObjectRef")
+        secret = self._bound(ctx.namespace, reference) if reference else None
+        token, expires = self._authenticator.issue(ctx.namespace, ctx.name, uid, seconds, audiences, secret=secret)
         moment = datetime.fromtimestamp(expires, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         answer = {
             "kind": "TokenRequest",
             "apiVersion": "authentication.k8s.io/v1",
             "metadata": {"name": ctx.name, "namespace": ctx.namespace, "creationTimestamp": None},
-            "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": None},
+            "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": reference},
             "status": {"token": token, "expirationTimestamp": moment},
         }
         return Response.json(201, answer)
+
+    def _bound(self, namespace: str, reference: dict[str, str]) -> dict[str, str]:
+        """To a Secret: the only kind that anybody has asked for."""
+        name = reference.get("name", "")
+        uid = self._authenticator.uid_of("secrets", namespace, name) if reference.get("kind") == "Secret" else None
+        if uid is None:
+            raise errors.not_found("", "secrets", name)
+        if reference.get("uid", uid) != uid:
+            message = f"the UID in the bound object reference ({reference['uid']}) does not match the UID in record"
+            raise errors.conflict("", "serviceaccounts", name, message)
+        return {"name": name, "uid": uid}
 
 
 def _shape(ctx: Context) -> Struct:

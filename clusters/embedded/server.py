@@ -66,7 +66,7 @@ class ApiServer:
         self.kinds.add(builtin_kinds(self.store, options.clock.now))
         self._watches = Watches(bookmark_interval=options.bookmark_interval)
         clock = options.clock
-        self._authenticator = Authenticator(token, key, self._account_uid, clock.time)
+        self._authenticator = Authenticator(token, key, self._uid_of, clock.time)
         self.webhooks = Webhooks(self.kinds)
         admission = Admission(self.kinds, options.hooks(self.kinds) if options.hooks is not None else self.webhooks)
         deleter = Deleter(clock, admission)
@@ -192,9 +192,9 @@ class ApiServer:
             request = _request("DELETE", "", None, {}, {})
             self._deleter.delete_item(Context(request, kind, namespace or None, name), item, {})
 
-    def _account_uid(self, namespace: str, name: str) -> str | None:
-        accounts = self.kinds.find("", "v1", "serviceaccounts")
-        item = accounts.table.get(f"{namespace}/{name}") if accounts else None
+    def _uid_of(self, resource: str, namespace: str, name: str) -> str | None:
+        kind = self.kinds.find("", "v1", resource)
+        item = kind.table.get(f"{namespace}/{name}") if kind else None
         return item.decode()["metadata"]["uid"] if item else None
 
 

@@ -37,7 +37,16 @@ from multimirror.api.names import (
 )
 from multimirror.api.reading import SpecError
 from multimirror.api.resources import MIRROR_QUEUES, WORKER_CLUSTERS
-from multimirror.api.worker_clusters import CONNECTED, MISBEHAVING, READY, SecretKey, WorkerClusterSpec
+from multimirror.api.worker_clusters import (
+    CONNECTED,
+    MISBEHAVING,
+    READY,
+    RENEWED,
+    WORKER_SYSTEM_NAMESPACE,
+    SecretKey,
+    WorkerClusterSpec,
+    is_protected,
+)
 
 __all__ = [
     "ADMITTED_QUEUE_ANNOTATION",
@@ -61,11 +70,13 @@ __all__ = [
     "PRIORITY_LABEL",
     "QUEUE_LABEL",
     "READY",
+    "RENEWED",
     "RESERVED_ANNOTATION",
     "SIGNATURE_LABEL",
     "VERSION",
     "WAITS_FOR_ANNOTATION",
     "WORKER_CLUSTERS",
+    "WORKER_SYSTEM_NAMESPACE",
     "Fence",
     "LostAction",
     "MirrorQueueSpec",
@@ -79,6 +90,7 @@ __all__ = [
     "WorkerClusterSpec",
     "allowed_clusters",
     "crds",
+    "is_protected",
     "priority_of",
     "queue_of",
 ]

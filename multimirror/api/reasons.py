@@ -162,6 +162,12 @@ CONDITIONS: Final = {
     ),
     "Unauthorized": Reason("The credentials are wrong or have expired.", "Make new ones; `multimirror join` again."),
     "Forbidden": Reason("The account may not even look.", "Apply deploy/worker there."),
+    "Renewed": Reason("The worker's token is renewed before it ends.", "None."),
+    "RenewalFailed": Reason(
+        "The worker's token could not be renewed, which is tried again each minute; the message says when it ends.",
+        "Join it again: `multimirror join NAME --kubeconfig ... --new-token` repairs rights and token.",
+    ),
     "InternalError": Reason("Something unexpected; the log has the trace.", "Report it, please."),
 }
-"""Reasons of the conditions Connected, Ready and Misbehaving. Other errors of a worker appear under their own names."""
+"""Reasons of the conditions Connected, Ready, Misbehaving, TokenRenewed. Other errors of a worker have their own names.
+"""

@@ -3,6 +3,9 @@
 The kubeconfig is in a Secret in multimirror's own namespace: no other namespace can be named, so that whoever may write
 WorkerClusters cannot make us read other people's Secrets. A file is read only from the directory that the operator
 allows on the command line, and its name here is relative to it.
+
+No Job ever goes to a namespace of the cluster itself (`kube-*`) or to ours: what runs there runs next to credentials
+that are worth more than any Job. Neither a mapping nor the lack of one changes that.
 """
 
 from collections.abc import Mapping
@@ -22,8 +25,18 @@ MISBEHAVING: Final = "Misbehaving"
 """The condition that the cluster sent what no honest one does, and is left alone for a while."""
 READY: Final = "Ready"
 """The condition that the cluster can be given Jobs."""
+RENEWED: Final = "TokenRenewed"
+"""The condition that the cluster's token is renewed before it ends; only of tokens that we renew."""
 DEFAULT_KEY: Final = "kubeconfig"
 DEFAULT_WEIGHT: Final = 1
+
+WORKER_SYSTEM_NAMESPACE: Final = "multimirror-system"
+"""Ours, on every worker."""
+
+
+def is_protected(namespace: str) -> bool:
+    """A namespace of a worker to which no Job goes, whatever a WorkerCluster says."""
+    return namespace.startswith("kube-") or namespace == WORKER_SYSTEM_NAMESPACE
 
 
 class CapacityMode(StrEnum):
@@ -74,7 +87,8 @@ class WorkerClusterSpec:
 
     def namespace_for(self, namespace: str) -> str | None:
         """What a namespace of the management cluster is called there; None if its Jobs are not taken."""
-        return namespace if self.namespaces is None else self.namespaces.get(namespace)
+        there = namespace if self.namespaces is None else self.namespaces.get(namespace)
+        return None if there is None or is_protected(there) else there
 
 
 def _kubeconfig(fields: Fields) -> tuple[SecretKey | None, str | None]:
@@ -109,6 +123,8 @@ def _namespaces(spec: Fields) -> dict[str, str]:
         raise spec.error("namespaces", "must not name a namespace twice")
     if len(set(found.values())) != len(found):
         raise spec.error("namespaces", _OWN_NAMESPACE)
+    if any(is_protected(there) for there in found.values()):
+        raise spec.error("namespaces", _PROTECTED)
     return found
 
 
@@ -116,6 +132,7 @@ _ONE_SOURCE: Final = "name exactly one of secret and path"
 _RELATIVE: Final = "must be relative to the directory that the operator allows, without '..'"
 _DECLARED: Final = "resources are given if, and only if, mode is Declared"
 _OWN_NAMESPACE: Final = "must not send two namespaces to the same workerNamespace: their Jobs would mix"
+_PROTECTED: Final = f"must not send Jobs to kube-* or {WORKER_SYSTEM_NAMESPACE}: no Job ever runs there"
 _TARGET: Final = "(has({0}.workerNamespace) ? {0}.workerNamespace : {0}.name)"
 
 
@@ -196,14 +213,16 @@ def _namespaces_schema() -> Schema:
         required=("name",),
     )
     unique = f"self.all(a, self.exists_one(b, {_TARGET.format('b')} == {_TARGET.format('a')}))"
+    target = _TARGET.format("a")
+    allowed = f"self.all(a, !{target}.startsWith('kube-') && {target} != '{WORKER_SYSTEM_NAMESPACE}')"
     namespaces = schema.keyed(
-        "The only namespaces whose Jobs may come here. Without it: all, each under its own name.",
+        "The only namespaces whose Jobs may come here. Without it: all but kube-* and ours, each under its own name.",
         entry,
         "name",
         limit=256,
         minItems=1,
     )
-    return schema.ruled(namespaces, rule(unique, _OWN_NAMESPACE))
+    return schema.ruled(namespaces, rule(unique, _OWN_NAMESPACE), rule(allowed, _PROTECTED))
 
 
 def status_schema() -> Schema:
@@ -214,7 +233,7 @@ def status_schema() -> Schema:
             "observedGeneration": schema.generation("The generation of the spec that this status answers."),
             "conditions": schema.conditions(
                 "Connected: it answers. Ready: it can be given Jobs. Misbehaving: it sent what no honest cluster "
-                "does. Each with the reason."
+                "does. TokenRenewed: its token is renewed before it ends. Each with the reason."
             ),
             "version": schema.text("The Kubernetes version of its API server."),
             "identity": schema.text(
@@ -224,6 +243,7 @@ def status_schema() -> Schema:
             ),
             "misbehaviour": _misbehaviour_schema(),
             "lastContact": schema.timestamp("When it last answered."),
+            "tokenExpires": schema.timestamp("When the token in its kubeconfig comes to its end, if it does."),
             "latencyMilliseconds": schema.whole("How long it took to answer, lately."),
             "jobs": schema.whole("How many of our Jobs run there."),
             "capacity": schema.quantities("What it can run in all."),

@@ -10,22 +10,23 @@ import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
-from multimirror.api import ORIGIN_LABEL, WORKER_CLUSTERS, SpecError, WorkerClusterSpec
+from multimirror.api import ORIGIN_LABEL, WORKER_CLUSTERS, SpecError, WorkerClusterSpec, is_protected
 from multimirror.batch import Json
 from multimirror.cli import credentials
 from multimirror.cli.apply import FIELD_MANAGER, apply
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.cli.progress import say
-from multimirror.cli.worker_account import grant, has_account, request_token
+from multimirror.cli.worker_account import grant, has_account, lasting_token, request_token, revoke
 from multimirror.cli.workers import cluster_named, stored_identity
 from multimirror.kube import ApiError, Client, Connection, KubeError, resources
 from multimirror.kube.errors import AlreadyExists, Forbidden, NotFound, Unauthorized
 from multimirror.kube.kubeconfig import Access, parse_strict
 from multimirror.kube.resources import JOBS
 from multimirror.workers.probe import Facts, check, identity_of, version_of
+from multimirror.workers.tokens import Slots, claims_of
 
 _SETTLE_SECONDS: Final = 20.0
 """Roles take effect a moment after they were written."""
@@ -44,8 +45,9 @@ class JoinOptions:
     weight: int | None = None
     max_jobs: int | None = None
     server: str | None = None
-    token_duration: timedelta = timedelta(days=365)
+    token_duration: timedelta = timedelta(hours=24)
     new_token: bool = False
+    lasting_token: bool = False
     same_cluster: bool = False
 
 
@@ -59,7 +61,7 @@ class _SecretKey:
 async def join(management: Client, worker: Client, access: Access, options: JoinOptions, system: str) -> None:
     """Make the cluster behind `worker` a worker of that name; returns when the WorkerCluster is there."""
     existing = await _existing(management, options.name)
-    namespaces = _namespaces(options, existing)
+    namespaces = _namespaces(options, existing, system)
     identity, version = await asyncio.gather(identity_of(worker), version_of(worker))
     await _check_identity(management, identity, options)
     if existing is not None and await stored_identity(management, options.name, system) not in {None, identity}:
@@ -68,18 +70,21 @@ async def join(management: Client, worker: Client, access: Access, options: Join
     say(f"worker {options.name}: Kubernetes {version} at {options.server or access.server}")
     await _check_namespaces(worker, options, namespaces)
     # On the management cluster itself an account of that name is the dispatcher's own: it is used as it is.
-    await grant(worker, namespaces, account=not (options.same_cluster and await has_account(worker)))
+    slots = Slots.of(await identity_of(management), options.name)
+    await grant(worker, namespaces, slots, account=not (options.same_cluster and await has_account(worker)))
     secret = _secret_key(existing, options.name, system)
     await _system_namespace(management, system)
-    kubeconfig = await _kubeconfig(management, worker, access, options, secret)
+    stored = await _stored(management, secret)
+    kubeconfig = await _kubeconfig(worker, access, options, stored, slots)
     facts = await _probe(kubeconfig, options.name, namespaces)
     if facts.missing:
         problem = f"the account may not {', '.join(facts.missing)} on worker {options.name}"
         raise CommandError(problem, "Does something on that cluster take its roles away?", code=Exit.REFUSED)
     await apply(management, credentials.secret_of(secret.name, kubeconfig, secret.key), system)
     end = credentials.expiry(parse_strict(kubeconfig))
-    until = "which does not expire" if end is None else f"good until {end:%Y-%m-%d}"
+    until = "which does not expire" if end is None else f"good until {end:%Y-%m-%d %H:%M} UTC, and renewed before"
     say(f"stored its kubeconfig in Secret {system}/{secret.name}, {until}")
+    await _revoke_before(worker, stored, kubeconfig, slots)
     await _write(management, options, existing, secret)
 
 
@@ -92,14 +97,24 @@ async def _existing(management: Client, name: str) -> Json | None:
         raise  # there is no such kind
 
 
-def _namespaces(options: JoinOptions, existing: Json | None) -> Mapping[str, str] | None:
-    """Where its Jobs may come from, and go to: as asked for, else as it is already, else everywhere."""
-    if options.namespaces is not None or options.every_namespace or existing is None:
+def _namespaces(options: JoinOptions, existing: Json | None, system: str) -> Mapping[str, str] | None:
+    """Where its Jobs may come from, and go to (None: everywhere): as asked for, else as it is already."""
+    refused = sorted(
+        there for there in set((options.namespaces or {}).values()) if is_protected(there) or there == system
+    )
+    if refused:
+        problem = f"no Job ever goes to namespace {', '.join(refused)} of a worker"
+        raise CommandError(problem, "Send them elsewhere with --namespaces HERE=THERE.", code=Exit.USAGE)
+    if options.namespaces is not None or options.every_namespace:
         return options.namespaces
+    remedy = "Name them with --namespaces team-a,team-b=research, or say --all-namespaces."
+    if existing is None:
+        problem = f"whose Jobs may go to {options.name}? Its account gets rights in those namespaces"
+        raise CommandError(problem, remedy, code=Exit.USAGE)
     try:
         return WorkerClusterSpec.read(existing).namespaces
-    except SpecError:
-        return None
+    except SpecError as error:
+        raise CommandError(f"WorkerCluster {options.name} cannot be read: {error}", remedy, code=Exit.USAGE) from error
 
 
 async def _check_identity(management: Client, identity: str, options: JoinOptions) -> None:
@@ -126,36 +141,68 @@ async def _check_namespaces(worker: Client, options: JoinOptions, namespaces: Ma
             say(f"made namespace {name} there")
 
 
+async def _stored(management: Client, secret: _SecretKey) -> Access | None:
+    """What an earlier join has stored."""
+    try:
+        found = await management.get(resources.SECRETS, secret.name, secret.namespace)
+        return parse_strict(credentials.kubeconfig_in(found, secret.key) or b"")
+    except KubeError:
+        return None
+
+
 async def _kubeconfig(
-    management: Client, worker: Client, access: Access, options: JoinOptions, secret: _SecretKey
+    worker: Client, access: Access, options: JoinOptions, stored: Access | None, slots: Slots
 ) -> dict[str, Any]:
-    if not options.new_token:
-        kept = await _stored_kubeconfig(management, access, options, secret)
+    if not options.new_token and stored is not None:
+        kept = await _kept(access, options, stored, slots)
         if kept is not None:
             return kept
-    token = await request_token(worker, options.token_duration)
+    if options.lasting_token:
+        say("note: a token that never ends was asked for; whoever gets hold of it has it until `leave --cleanup`")
+        token = await lasting_token(worker)
+    else:
+        token = await request_token(worker, slots, options.token_duration, before=_slot_of(stored))
     return credentials.self_contained(access, token, name=options.name, server=options.server)
 
 
-async def _stored_kubeconfig(
-    management: Client, access: Access, options: JoinOptions, secret: _SecretKey
-) -> dict[str, Any] | None:
-    """The token of an earlier join, where it is still good for half of its time: a join changes nothing in vain."""
-    try:
-        found = await management.get(resources.SECRETS, secret.name, secret.namespace)
-        old = parse_strict(credentials.kubeconfig_in(found, secret.key) or b"")
-    except KubeError:
+async def _kept(access: Access, options: JoinOptions, stored: Access, slots: Slots) -> dict[str, Any] | None:
+    """The token of an earlier join, where it is of the kind that is wanted and good: a join changes nothing in vain."""
+    claims = claims_of(stored.token)
+    if claims is None or stored.token is None:
         return None
-    end = credentials.expiry(old)
-    if old.token is None or (end is not None and end < datetime.now(UTC) + options.token_duration / 2):
+    if options.lasting_token != (claims.expires is None):
         return None
-    config = credentials.self_contained(access, old.token, name=options.name, server=options.server)
+    if not options.lasting_token and claims.secret not in slots:
+        return None  # of an earlier version: it could be neither renewed nor revoked
+    if claims.expires is not None and claims.expires - time.time() < (claims.expires - claims.issued) / 2:
+        return None  # nobody has renewed it in time
+    config = credentials.self_contained(access, stored.token, name=options.name, server=options.server)
     try:
         async with Client(Connection.strict(config, name=options.name), timeout=10.0) as client:
             await identity_of(client)
     except ApiError:
         return None
     return config
+
+
+def _slot_of(stored: Access | None) -> str | None:
+    claims = claims_of(stored.token) if stored is not None else None
+    return claims.secret if claims is not None else None
+
+
+async def _revoke_before(worker: Client, stored: Access | None, kubeconfig: Mapping[str, Any], slots: Slots) -> None:
+    """The other slot is nobody's: whatever token there was, or was made from one that was stolen, is good no more."""
+    token = parse_strict(kubeconfig).token
+    if stored is None or stored.token == token:
+        return
+    claims = claims_of(token)
+    in_use = claims.secret if claims is not None else None
+    await revoke(worker, [slot for slot in slots.names if slot != in_use])
+    before = claims_of(stored.token)
+    if before is not None and before.secret in slots:
+        say("revoked the token that was stored before")
+    elif before is not None:
+        say("note: the token that was stored before is not bound to a Secret: only `leave --cleanup` revokes it")
 
 
 async def _probe(kubeconfig: Mapping[str, Any], name: str, namespaces: Mapping[str, str] | None) -> Facts:
@@ -217,7 +264,8 @@ async def _write(management: Client, options: JoinOptions, existing: Json | None
 
 
 async def forget(management: Client, name: str, system: str) -> None:
-    """Delete the WorkerCluster, then its Secret, if join made that and nobody else uses it."""
+    """Delete the WorkerCluster, then its Secret, if join made that and nobody else uses it. Its token is revoked first:
+    as long as the Secret is there, that can be done again."""
     cluster = await cluster_named(management, name)
     secret = _secret_of(cluster)
     with contextlib.suppress(NotFound):
@@ -228,7 +276,29 @@ async def forget(management: Client, name: str, system: str) -> None:
     with contextlib.suppress(NotFound):
         found = await management.get(resources.SECRETS, secret, system)
         if _PART_OF.items() <= (found["metadata"].get("labels") or {}).items():
+            await _revoke_stored(management, name, found, cluster)
             await management.delete(resources.SECRETS, secret, system, uid=found["metadata"]["uid"])
+
+
+async def _revoke_stored(management: Client, name: str, secret: Json, cluster: Json) -> None:
+    """With the token itself: an administrator of the worker is not needed."""
+    reference = WorkerClusterSpec.read(cluster).secret
+    assert reference is not None, "it names the Secret"
+    by_hand = "`kubectl delete serviceaccount multimirror -n multimirror-system` on the worker revokes all of them."
+    try:
+        kubeconfig = credentials.kubeconfig_in(secret, reference.key) or b""
+        claims = claims_of(parse_strict(kubeconfig).token)
+        own = claims.secret if claims is not None else None
+        slots = Slots.of(await identity_of(management), name)
+        if own not in slots:
+            say(f"note: the credential of {name} cannot be revoked from here. {by_hand}")
+            return
+        async with Client(Connection.strict(kubeconfig, name=name), timeout=10.0) as client:
+            await revoke(client, sorted(slots.names, key=lambda slot: slot == own))
+    except (KubeError, TimeoutError) as error:
+        say(f"note: the token of {name} was not revoked: {error}. {by_hand}")
+    else:
+        say(f"revoked the token of {name}")
 
 
 def _secret_of(cluster: Json) -> str | None:

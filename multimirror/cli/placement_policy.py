@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from multimirror.admission.copy_labels import WORKER_NAME, copy_labels_policy
-from multimirror.admission.placement import NAME, guards
+from multimirror.admission.placement import LABELS_NAME, NAME, guards
 from multimirror.admission.registration import covers
 from multimirror.api import MANAGED_BY
 from multimirror.batch import Json
@@ -82,8 +82,13 @@ async def placement_policy_state(client: Client) -> list[PolicyState]:
 
 
 async def worker_policy_state(client: Client) -> list[PolicyState]:
-    """The worker's. Raises Forbidden where the account may not read them."""
-    return [PolicyState(document, await find(client, document)) for document in copy_labels_policy(WORKER_NAME)]
+    """The worker's, or those that it has as a management cluster. Raises Forbidden where one may not read them."""
+    found = []
+    for name in (LABELS_NAME, WORKER_NAME):
+        found = [PolicyState(document, await find(client, document)) for document in copy_labels_policy(name)]
+        if all(state.live is not None for state in found):
+            break
+    return found
 
 
 def guarded_manager(policy: Json | None) -> str | None:

@@ -12,11 +12,21 @@ import os
 import ssl
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from .credentials import SERVICE_ACCOUNT, AuthProvider, Credentials, Exec, Static, TokenFile, basic, service_address
+from .credentials import (
+    SERVICE_ACCOUNT,
+    AuthProvider,
+    BearerToken,
+    Credentials,
+    Exec,
+    Static,
+    TokenFile,
+    basic,
+    service_address,
+)
 from .errors import ConfigError
 from .kubeconfig import Access, parse_lenient, parse_strict
 
@@ -33,6 +43,18 @@ class Connection:
     proxy: str | None = None
     credentials: Credentials = field(default_factory=Static, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict)
+    but_token: Access | None = field(default=None, repr=False, compare=False)
+    """All that it was made of, except for the token."""
+
+    def take_token(self, other: Self) -> bool:
+        """Go on with the other's token, if that is all the two differ in; requests in flight are not disturbed."""
+        ours, theirs = self.credentials, other.credentials
+        if not isinstance(ours, BearerToken) or not isinstance(theirs, BearerToken):
+            return False
+        if self.but_token is None or self.but_token != other.but_token:
+            return False
+        ours.token = theirs.token
+        return True
 
     @classmethod
     def from_kubeconfig(
@@ -86,13 +108,14 @@ class Connection:
             proxy=access.proxy_url,
             credentials=_credentials(access, tls),
             headers=_impersonation(access.impersonate or {}),
+            but_token=replace(access, token=None),
         )
 
 
 def _credentials(access: Access, tls: ssl.SSLContext | None) -> Credentials:
     """The order is kubectl's: a token, then a program, then an auth provider, then a password."""
     if access.token is not None:
-        return Static(f"Bearer {access.token}")
+        return BearerToken(access.token)
     if access.token_file is not None:
         return TokenFile(access.token_file)
     if access.exec is not None:

@@ -44,6 +44,16 @@ class Static(Credentials):
         return self._header
 
 
+class BearerToken(Credentials):
+    """A token that whoever made it may replace by its successor, while requests go on."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+
+    async def authorization(self) -> str | None:
+        return f"Bearer {self.token}"
+
+
 class TokenFile(Credentials):
     """A bearer token in a file that somebody else keeps fresh."""
 

@@ -10,6 +10,7 @@ silently not do. It is small (64 KiB), and written in plain YAML or JSON: no anc
 
 import base64
 import binascii
+import copy
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -101,6 +102,18 @@ def parse_strict(source: Mapping[str, Any] | bytes | str, *, plain_http: bool = 
     if urlsplit(access.server).scheme != "https" and not plain_http:
         raise ConfigError("must be an https:// address", field="clusters[].cluster.server")
     return access
+
+
+def with_token(source: bytes | str, token: str) -> str:
+    """The same kubeconfig with another token for the user of its current context."""
+    _check_header(token, "token")
+    config: dict[str, Any] = copy.deepcopy(dict(_mapping(source, strict=True)))
+    current = config.get("current-context") or config["contexts"][0]["name"]
+    chosen, _, _ = _find(config, "contexts", "context", current)
+    for entry in config.get("users") or ():
+        if entry["name"] == chosen.get("user"):
+            entry["user"] = {**(entry.get("user") or {}), "token": token}
+    return yaml.safe_dump(config, sort_keys=False)
 
 
 def parse_lenient(source: Mapping[str, Any] | Path | None, context: str | None = None) -> Access:

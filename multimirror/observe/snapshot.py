@@ -22,7 +22,7 @@ from typing import Final, Protocol
 from multimirror.api import MirrorQueueSpec, SpecError, WorkerClusterSpec
 from multimirror.batch import Json
 from multimirror.batch.names import qualified_name
-from multimirror.workers import WorkerState
+from multimirror.workers import TokenState, WorkerState
 
 _MOST_RESOURCES: Final = 32
 _NATIVE: Final = ("cpu", "memory", "pods", "ephemeral-storage")
@@ -92,6 +92,9 @@ class FleetState(Protocol):
     def worker_state(self, worker: str) -> WorkerState | None:
         """None while nobody tries to connect to it."""
 
+    def worker_token(self, worker: str) -> TokenState | None:
+        """None where nobody has looked at it."""
+
     def worker_spec(self, worker: str) -> WorkerClusterSpec | None:
         """None where it cannot be read."""
 
@@ -135,6 +138,7 @@ class WorkerClusterView:
     name: str
     generation: int = 1
     state: WorkerState | None = None
+    token: TokenState | None = None
     cordoned: bool = False
     capacity: Mapping[str, Decimal] | None = None
     """Declared, or found; None: not known."""
@@ -213,6 +217,7 @@ def worker_cluster_view(
         name=name,
         generation=cluster["metadata"].get("generation", 1),
         state=found,
+        token=state.worker_token(name),
         cordoned=spec is not None and spec.cordoned,
         capacity=_of(capacity, resources) if capacity is not None else None,
         jobs=usage.jobs,

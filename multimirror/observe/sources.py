@@ -15,7 +15,7 @@ from multimirror.reconcile.cache import ManagementCache
 from multimirror.scheduling.assignments import Assignments
 from multimirror.scheduling.scheduler import Scheduler
 from multimirror.scheduling.usage import Usage as SchedulerUsage
-from multimirror.workers import Workers, WorkerState
+from multimirror.workers import TokenState, Workers, WorkerState
 
 
 class _Usage(NamedTuple):
@@ -49,6 +49,10 @@ class CachedFleet:
     def worker_state(self, worker: str) -> WorkerState | None:
         found = self._workers.get(worker)
         return found.state if found is not None else None
+
+    def worker_token(self, worker: str) -> TokenState | None:
+        found = self._workers.get(worker)
+        return found.token if found is not None else None
 
     def worker_spec(self, worker: str) -> WorkerClusterSpec | None:
         return self._workers.specs.get(worker)

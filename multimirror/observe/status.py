@@ -15,12 +15,12 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Final
 
-from multimirror.api import READY
+from multimirror.api import READY, RENEWED
 from multimirror.batch import Json
 from multimirror.batch.quantities import canonical
 from multimirror.batch.times import format_time, seconds_of, utc_datetime
 from multimirror.observe.snapshot import MirrorQueueView, QueueHead, QueueOnWorker, WorkerClusterView
-from multimirror.workers import WorkerState, conditions, merged_conditions
+from multimirror.workers import TokenState, WorkerState, conditions, merged_conditions
 
 _LONGEST_MESSAGE: Final = 1024
 _LONGEST_NAME: Final = 253
@@ -38,12 +38,13 @@ def worker_cluster_conditions(view: WorkerClusterView, before: Json, now: float,
     state = view.state
     if state is None:
         return {}
-    wanted = conditions(state, cordoned=view.cordoned)
+    wanted = conditions(state, cordoned=view.cordoned, token=view.token)
     return {
         "observedGeneration": view.generation,
-        "conditions": _conditions(before, wanted, now, view.generation),
+        "conditions": _conditions(_but_the_tokens(before, view.token), wanted, now, view.generation),
         "misbehaviour": state.misbehaviour.written() if state.misbehaviour is not None else None,
         **({"identity": _words(state.identity, _LONGEST_UID)} if state.identity else {}),
+        **_token(view.token),
         **_contact(state, before, contact_seconds),
     }
 
@@ -62,6 +63,21 @@ def worker_cluster_numbers(view: WorkerClusterView) -> Json:
     if view.capacity is not None:
         numbers["capacity"] = _quantities(view.capacity)
     return numbers
+
+
+def _but_the_tokens(before: Json, token: TokenState | None) -> Json:
+    """A credential that is not ours to renew has no such condition any more."""
+    if token is None or token.renewable:
+        return before
+    kept = [each for each in before.get("conditions") or () if each.get("type") != RENEWED]
+    return {**before, "conditions": kept}
+
+
+def _token(token: TokenState | None) -> Json:
+    """Nothing while nobody has looked at it."""
+    if token is None:
+        return {}
+    return {"tokenExpires": format_time(utc_datetime(token.expires)) if token.expires is not None else None}
 
 
 def _contact(state: WorkerState, before: Json, contact_seconds: float) -> Json:

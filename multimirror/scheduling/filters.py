@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
+from multimirror.api import is_protected
 from multimirror.kinds.pod_sets import Amounts
 from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
 from multimirror.scheduling.order import Asked, Waiter
@@ -144,7 +145,9 @@ def not_recorded(info: WorkerInfo) -> str:
 def namespace_not_there(candidate: Candidate, info: WorkerInfo) -> str:
     namespace = info.snapshot.spec.namespace_for(candidate.namespace)
     if namespace is None:
-        return f"takes no Jobs from namespace {candidate.namespace}"
+        never = info.snapshot.spec.namespaces is None and is_protected(candidate.namespace)
+        why = f"; no Job goes to {candidate.namespace} of a worker" if never else ""
+        return f"takes no Jobs from namespace {candidate.namespace}{why}"
     there = info.snapshot.state.namespaces
     if there is not None and namespace not in there:
         return f"has no namespace {namespace}"

@@ -7,8 +7,9 @@ from multimirror.workers.kubeconfigs import trim_secret
 from multimirror.workers.manager import Workers
 from multimirror.workers.options import Heartbeat, WorkerOptions
 from multimirror.workers.probe import identity_of
+from multimirror.workers.renewal import TokenRenewal
 from multimirror.workers.session import NotFollowed, Session
-from multimirror.workers.state import Contact, WorkerState, conditions, merged_conditions
+from multimirror.workers.state import Contact, TokenState, WorkerState, conditions, merged_conditions
 
 __all__ = [
     "Contact",
@@ -17,6 +18,8 @@ __all__ = [
     "Heartbeat",
     "NotFollowed",
     "Session",
+    "TokenRenewal",
+    "TokenState",
     "Worker",
     "WorkerHandlers",
     "WorkerOptions",

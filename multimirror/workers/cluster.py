@@ -28,7 +28,7 @@ from multimirror.workers.misbehaviour import Misbehaviour
 from multimirror.workers.options import WorkerOptions
 from multimirror.workers.probe import Facts, ProbeAnswer, check, probe
 from multimirror.workers.session import Scope, Session, SessionHandlers, SessionOptions
-from multimirror.workers.state import Contact, WorkerState
+from multimirror.workers.state import Contact, TokenState, WorkerState
 
 _log = structlog.get_logger(__name__)
 
@@ -36,6 +36,7 @@ _LONGEST_WAIT: Final = 30.0
 _BEATS: Final = 4
 """Between two questions about rights that we lack."""
 _MOST_IMPOSTORS: Final = 1000
+_FORMER_IDENTITIES: Final = 3
 _SMALL_KUBECONFIG: Final = 8 * 1024
 """Up to here it is read at once; what is larger in a thread, so that nobody waits for it."""
 _IDENTITIES: Final = 3
@@ -82,13 +83,18 @@ class Worker:
         claim: Callable[[str, str], str],
         clock: Callable[[], float],
         misbehaviour: Misbehaviour | None = None,
+        identity: str = "",
     ) -> None:
         """`asked`: what to follow in any case. `claim(name, identity)`: who else is this cluster already, if any.
-        `misbehaviour`: what was written down of it."""
+        `misbehaviour`, `identity`: what was written down of it."""
         self.name = name
         self.state = WorkerState(misbehaviour=misbehaviour)
         self.session: Session | None = None
         """Open and synced, while connected."""
+        self._identities = [identity] if identity else []  # that it has had, as far as we know; the latest few
+        self.token: TokenState | None = None
+        """What is known of its token (renewal.py)."""
+        self._in_use: bytes | None = None  # the kubeconfig of the session
         self._impostors: set[str] = set()  # keys of what was put in the place of copies of ours
         self._target, self._options, self._handlers = target, options, handlers
         self._losses, self._claim, self._clock = losses, claim, clock
@@ -133,6 +139,10 @@ class Worker:
             self._asked.add(scope)
             if self.session is not None:
                 self.session.follow(namespace, resource)
+
+    def uses(self, kubeconfig: bytes) -> bool:
+        """Nobody here uses another one."""
+        return self.session is None or self._in_use == kubeconfig
 
     def scopes(self) -> set[Scope]:
         """Where there are copies, or may be for all we know."""
@@ -250,15 +260,16 @@ class Worker:
                 guard=self._options.guard,
                 clock=self._clock,
                 budget=self._budget,
+                formerly=tuple(self._identities),
             ) as session:
                 same = self._claim(self.name, session.facts.identity)
                 if same:
                     self._lost("SameCluster", f"it is the same cluster as {same}; one of the two is not used")
                     return False
-                connected = True
+                connected, self._in_use = True, target.kubeconfig
                 try:
                     self._connected(session)
-                    await self._follow(session)
+                    await self._follow(session, connection, target)
                 finally:
                     self.session, self._occupied = None, session.occupied()
         except (ApiError, TimeoutError) as error:
@@ -325,7 +336,7 @@ class Worker:
             self.state = replace(self.state, misbehaviour=misbehaviour)
             self._handlers.state_changed(self.name, reconnected=False)
 
-    async def _follow(self, session: Session) -> None:
+    async def _follow(self, session: Session, connection: Connection, target: Target) -> None:
         """Heartbeats until they fail, or until something about the worker is to be different."""
         heartbeat = self._options.heartbeat
         failures, beats, wait = 0, 0, heartbeat.period * _phase(self.name)
@@ -336,8 +347,10 @@ class Worker:
             except TimeoutError:
                 pass
             else:
-                self._renew("Reconnecting", "its credentials or its settings have changed")
-                return
+                if not await self._took_token(connection, target):
+                    self._renew("Reconnecting", "its credentials or its settings have changed")
+                    return
+                target = self._target
             started = asyncio.get_running_loop().time()
             try:
                 answer = await probe(session.prober, heartbeat.timeout, self._clock)
@@ -359,6 +372,22 @@ class Worker:
             if self.state.missing and beats % _BEATS == 0 and await self._got_rights(session):
                 self._renew("Reconnecting", "it has given us rights that we lacked")
                 return
+
+    async def _took_token(self, connection: Connection, target: Target) -> bool:
+        """Only its token is another one: the session goes on with that, and shows at once that it is good."""
+        self._poked.clear()
+        wanted = self._target
+        if wanted.kubeconfig in (None, target.kubeconfig) or wanted.session != target.session:
+            return False
+        assert wanted.kubeconfig is not None, "else it would be among those"
+        try:
+            taken = connection.take_token(await self._connection(wanted.kubeconfig))
+        except ConfigError:
+            return False
+        if taken:
+            self._in_use = wanted.kubeconfig
+            self._log.info("worker has another token")
+        return taken
 
     def _answered(self, answer: ProbeAnswer, latency: float) -> None:
         now = self._clock()
@@ -405,6 +434,8 @@ class Worker:
     def _connected(self, session: Session) -> None:
         self.session = session
         self._impostors.clear()
+        if session.facts.identity not in self._identities:
+            self._identities = [*self._identities, session.facts.identity][-_FORMER_IDENTITIES:]
         metrics.show_foreign(self.name, self.foreign)
         for resource, namespace in self._asked:  # also those that were asked for while it was being opened
             session.follow(namespace, resource)

@@ -16,6 +16,7 @@ from typing import Final
 from multimirror.api import SecretKey, WorkerClusterSpec
 from multimirror.kube import Informer, Object
 from multimirror.kube.kubeconfig import LARGEST
+from multimirror.workers.tokens import OURS, REVOKE_ANNOTATION
 
 _LARGEST_ENCODED: Final = (LARGEST + 2) // 3 * 4
 _KEPT: Final = 2 * _LARGEST_ENCODED
@@ -38,7 +39,11 @@ def trim_secret(secret: Object) -> Object:
         kept[key] = data[key] if fits else None
         left -= sizes[key] if fits else 0
     names = ("name", "namespace", "uid", "resourceVersion")
-    return {"metadata": {key: metadata[key] for key in names if key in metadata}, "data": kept}
+    small = {key: metadata[key] for key in names if key in metadata}
+    for field, wanted in (("labels", OURS), ("annotations", {REVOKE_ANNOTATION})):  # whose token it is to renew
+        found = {key: value for key, value in (metadata.get(field) or {}).items() if key in wanted}
+        small |= {field: found} if found else {}
+    return {"metadata": small, "data": kept}
 
 
 class Kubeconfigs:

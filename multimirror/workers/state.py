@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from multimirror.api import CONNECTED, MISBEHAVING, READY
+from multimirror.api import CONNECTED, MISBEHAVING, READY, RENEWED
 from multimirror.batch import Json, find_condition
-from multimirror.batch.times import seconds_of
+from multimirror.batch.times import seconds_of, utc_datetime
 from multimirror.workers.misbehaviour import Misbehaviour
 
 
@@ -24,6 +24,18 @@ class Contact:
     is renewed there."""
     clock_ahead: float = 0.0
     """How many seconds its clock is ahead of ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenState:
+    """The token of one worker."""
+
+    expires: float | None = None
+    """Seconds since the epoch; None: never, or nobody can tell."""
+    renewable: bool = False
+    """We renew it."""
+    problem: str = ""
+    """Why the last try to do so failed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +79,9 @@ class WorkerState:
         return "Ready", "it takes Jobs"
 
 
-def conditions(state: WorkerState, *, cordoned: bool) -> list[tuple[str, bool, str, str]]:
+def conditions(
+    state: WorkerState, *, cordoned: bool, token: TokenState | None = None
+) -> list[tuple[str, bool, str, str]]:
     """(type, holds, reason, message) of each condition."""
     reason, message = state.why_not_ready
     if state.ready and cordoned:
@@ -75,10 +89,21 @@ def conditions(state: WorkerState, *, cordoned: bool) -> list[tuple[str, bool, s
     found = [
         (CONNECTED, state.connected, state.reason, state.message),
         (READY, state.ready and not cordoned, reason, message),
+        *_token_condition(token),
     ]
     if state.misbehaviour is not None:
         found.append((MISBEHAVING, True, "OverBudget", str(state.misbehaviour)))
     return found
+
+
+def _token_condition(token: TokenState | None) -> list[tuple[str, bool, str, str]]:
+    """Only of one that we renew."""
+    if token is None or not token.renewable or token.expires is None:
+        return []
+    end = f"{utc_datetime(token.expires):%Y-%m-%d %H:%M} UTC"
+    if token.problem:
+        return [(RENEWED, False, "RenewalFailed", f"its token ends at {end}, and is not renewed: {token.problem}")]
+    return [(RENEWED, True, "Renewed", f"its token is good until {end}, and is renewed before")]
 
 
 def merged_conditions(

@@ -1,5 +1,6 @@
 """Secrets, ConfigMaps, Events, Leases, ServiceAccounts and Nodes."""
 
+import asyncio
 import base64
 import json
 import secrets as random
@@ -149,6 +150,37 @@ async def test_a_token_is_made_for_a_service_account(api: Api) -> None:
     assert inside["sub"] == f"system:serviceaccount:{api.namespace}:robot"
     headers = {"Authorization": f"Bearer {made['status']['token']}"}
     assert (await api.call("GET", "/api", headers=headers)).status == 200
+
+
+async def test_a_token_that_is_bound_to_a_secret_dies_with_it(api: Api) -> None:
+    (await api.post(api.at("serviceaccounts"), {"metadata": {"name": "bound"}})).ok(201)
+    (await api.post(api.at("secrets"), {"metadata": {"name": "slot"}})).ok(201)
+    reference = {"apiVersion": "v1", "kind": "Secret", "name": "slot"}
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": 3600, "boundObjectRef": reference},
+    }
+
+    async def made() -> str:
+        answer = (await api.post(api.at("serviceaccounts", "bound", "token"), request)).ok(201)
+        return str(answer["status"]["token"])
+
+    async def is_good(token: str) -> bool:
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+        answer = (await api.post("/apis/authentication.k8s.io/v1/tokenreviews", review)).ok(201)
+        return bool(answer["status"].get("authenticated"))
+
+    # One for each look: an API server remembers for ten seconds that a token was good.
+    tokens = [await made() for _ in range(20)]
+    assert await is_good(tokens.pop())
+    (await api.delete(api.at("secrets", "slot"))).ok()
+    while await is_good(last := tokens.pop()):
+        await asyncio.sleep(0.05)
+    (await api.post(api.at("secrets"), {"metadata": {"name": "slot"}})).ok(201)
+    assert not await is_good(last)  # the name alone is not enough
+    reference["name"] = "nothing"
+    (await api.post(api.at("serviceaccounts", "bound", "token"), request)).refused(404, "NotFound")
 
 
 async def test_a_token_for_nobody_is_not_made(api: Api) -> None:

@@ -23,12 +23,14 @@ from multimirror.api import (
     PLACEMENT_ANNOTATIONS,
     QUEUE_LABEL,
     RESERVED_ANNOTATION,
+    WORKER_CLUSTERS,
 )
 from multimirror.kube import ApiError, Client
 from multimirror.kube.errors import Forbidden, NotFound
 from multimirror.kube.resources import CRON_JOBS, EVENTS, JOBS, NAMESPACES
 from tests.e2e.admission.conftest import a_job_of
 from tests.e2e.dispatching import condition
+from tests.e2e.installation.processes import multimirror
 from tests.security.installation import DispatcherProcess, Installation, a_job, unique
 from tests.waiting import eventually
 
@@ -209,6 +211,44 @@ async def test_a_tenant_of_a_worker_can_end_a_copy_but_not_disguise_it(
                 await thief.patch("train", metadata={"labels": {key: value}})
     await thief.patch("train", metadata={"labels": {"app": "x"}}, spec={"parallelism": 1})
     assert dispatcher.alive
+
+
+async def test_a_management_cluster_that_is_its_own_worker_is_guarded_as_both(guarded: Installation) -> None:
+    """The attack of the audit: our labels on a finished Job of one's own, in any namespace of that cluster."""
+    tenant, thief = await guarded.tenant("home"), await guarded.tenant("thief")
+    copies, home = f"{tenant.namespace}-copies", unique("home")
+    kubeconfig = guarded.fleet.kubeconfig_file()
+    mapping = f"{tenant.namespace}={copies}"
+    joined = await multimirror(
+        *("join", home, "--management-kubeconfig", str(kubeconfig), "--same-cluster", "--timeout", "0s"),
+        *("--namespaces", mapping, "--create-namespaces"),
+        kubeconfig=kubeconfig,
+    )
+    assert joined.code == 0, joined.err
+    declared = {"spec": {"capacity": {"mode": "Declared", "resources": {"cpu": "8", "pods": "10"}}}}
+    await guarded.admin.patch(WORKER_CLUSTERS, home, declared)  # it has no nodes
+    try:
+        async with guarded.dispatcher() as dispatcher:
+            queue = await guarded.queue("home", workers={"names": [home]})
+            await tenant.create(a_job("train", queue))
+            (copy,) = await eventually(lambda: _jobs(guarded.admin, copies))
+            forged = {key: value for key, value in copy["metadata"]["labels"].items() if key in LABELS}
+            assert set(forged) >= {ORIGIN_LABEL}
+            for client in (thief.client, guarded.admin):
+                with pytest.raises(Forbidden, match="kept for the copies"):
+                    await client.create(JOBS, labelled(a_job("finished", None), **forged), thief.namespace)
+            neighbour = await guarded.account(guarded.admin, guarded.fleet.management, copies)
+            with pytest.raises(Forbidden, match="kept for the copies"):
+                await neighbour.patch(copy["metadata"]["name"], metadata={"labels": {ORIGIN_LABEL: None}})
+            await tenant.client.delete(JOBS, "train", tenant.namespace, propagation="Background")
+            await eventually(lambda: _jobs(guarded.admin, copies), lambda found: not found)
+            assert dispatcher.alive
+    finally:
+        await guarded.admin.delete(WORKER_CLUSTERS, home)
+
+
+async def _jobs(client: Client, namespace: str) -> list[Json]:
+    return (await client.list(JOBS, namespace)).items
 
 
 # --- what must go on as if there were no policies

@@ -20,9 +20,9 @@ from multimirror.kube import Client
 
 EXAMPLES = """\b
 Examples:
-  multimirror join east --kubeconfig east.yaml
-  multimirror join east --kubeconfig all.yaml --context east --label region=eu
   multimirror join east --kubeconfig east.yaml --namespaces team-a,team-b=b
+  multimirror join east --kubeconfig all.yaml --context east --all-namespaces
+  multimirror join east --kubeconfig east.yaml --new-token
 """
 _QUIET: Final = 8.0
 """So long without a word about a new WorkerCluster, and it is asked whether anybody is there to say one."""
@@ -31,17 +31,16 @@ _QUIET: Final = 8.0
 @click.command(epilog=EXAMPLES)
 @click.argument("name")
 @worker_flags(required=True)
-@click.option("--namespaces", multiple=True, metavar="A,B=C", help="The only ones whose Jobs go there; B as C there.")
-@click.option("--all-namespaces", is_flag=True, help="All of them, where an earlier join named some.")
+@click.option("--namespaces", multiple=True, metavar="A,B=C", help="Whose Jobs go there; B is called C there.")
+@click.option("--all-namespaces", is_flag=True, help="All of them, but kube-* and our own.")
 @click.option("--create-namespaces", is_flag=True, help="Make those that are missing there.")
 @click.option("--label", multiple=True, metavar="KEY=VALUE", help="For the selectors of queues.")
 @click.option("--weight", type=click.IntRange(1, 1000), metavar="N", help="Its share under the placement Weighted.")
 @click.option("--max-jobs", type=click.IntRange(1), metavar="N", help="The most Jobs at a time.")
 @click.option("--server", metavar="URL", help="Its address as the dispatcher sees it.  [default: the kubeconfig's]")
-@click.option(
-    "--token-duration", type=Duration(), default="365d", show_default=True, help="How long its token is good."
-)
-@click.option("--new-token", is_flag=True, help="Even if the stored one is still good.")
+@click.option("--token-duration", type=Duration(), default="24h", show_default=True, help="Of its first token.")
+@click.option("--new-token", is_flag=True, help="And revoke the one that is stored.")
+@click.option("--lasting-token", is_flag=True, help="One that never ends. Nobody revokes it.")
 @click.option("--same-cluster", is_flag=True, help="The management cluster as its own worker.")
 @click.option(
     "--timeout",
@@ -58,8 +57,9 @@ async def command(
 ) -> int:
     """Make a cluster a worker, and wait until it is ready.
 
-    On the worker: an account with the least rights, and its token. On the management cluster: a Secret with them, and a
-    WorkerCluster. Join again to repair, change or renew; what is not given stays as it is.
+    On the worker: an account with the least rights, whose token the dispatcher renews. On the management cluster: a
+    Secret with it, and a WorkerCluster. The first join says whose Jobs may go there (--namespaces or --all-namespaces).
+    Join again to repair or change; what is not given stays as it is.
     """
     options = _options(name, **given)
     access = worker_access(kubeconfig, context)
@@ -85,6 +85,7 @@ def _options(name: str, **given: Any) -> JoinOptions:
         server=given["server"],
         token_duration=given["token_duration"],
         new_token=given["new_token"],
+        lasting_token=given["lasting_token"],
         same_cluster=given["same_cluster"],
     )
 

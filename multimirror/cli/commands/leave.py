@@ -48,8 +48,8 @@ async def command(
 ) -> int:
     """Drain a worker, then take it out.
 
-    Waits until no Job runs there, then removes the finished copies on it, its WorkerCluster and its Secret. With
-    --force, its Jobs count as lost: their queues say what becomes of them.
+    Waits until no Job runs there, then removes the finished copies on it, its WorkerCluster and its Secret, and revokes
+    its token. With --force, its Jobs count as lost: their queues say what becomes of them.
     """
     if cleanup != (kubeconfig is not None):
         message = "--cleanup and --kubeconfig (the worker's) go together; ours is --management-kubeconfig"

@@ -1,8 +1,8 @@
 """What is wrong with versions, clocks, credentials, queues and namespaces, as they were read. Pure."""
 
 import re
-from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Final
 
@@ -15,11 +15,15 @@ from multimirror.api import (
 )
 from multimirror.batch import Json, find_condition
 from multimirror.cli.doctor.findings import Finding, fault, ok, warning
+from multimirror.cli.placement_policy import PolicyState
+from multimirror.workers.tokens import Slots, TokenClaims
 
 SKEW_WARNING: Final = 5.0
 SKEW_FAULT: Final = 30.0
 """The default grace of a fence, and longer than a lease."""
 _EXPIRES_SOON: Final = timedelta(days=14)
+_RENEWED_BY: Final = 0.45
+"""The dispatcher renews a token when half of its time is left, within minutes."""
 MANAGED_BY_SINCE: Final = (1, 32)
 
 
@@ -68,6 +72,39 @@ def check_expiry(subject: str, name: str, end: datetime | None, now: datetime) -
         days = max(0, (end - now).days)
         return warning("Credentials", subject, f"its credentials expire in {days} days", remedy)
     return ok("Credentials", subject, f"its credentials are good until {end:%Y-%m-%d}")
+
+
+def check_token(subject: str, name: str, claims: TokenClaims | None, slots: Slots, now: float) -> Finding | None:
+    """Of a token that the dispatcher renews, or that never ends; None: it is neither."""
+    remedy = f"`multimirror join {name} --kubeconfig ... --new-token` makes another one, and renewal possible."
+    if claims is not None and claims.expires is None:
+        message = "its token never ends: whoever gets hold of it has it for good"
+        return warning("Credentials", subject, message, remedy)
+    if claims is None or claims.expires is None or claims.secret not in slots:
+        return None
+    end = f"{datetime.fromtimestamp(claims.expires, UTC):%Y-%m-%d %H:%M} UTC"
+    if claims.expires <= now:
+        return fault("Credentials", subject, f"its token ended at {end}", remedy)
+    if claims.expires - now < (claims.expires - claims.issued) * _RENEWED_BY:
+        message = f"its token ends at {end}, and was not renewed when half of its time was over"
+        return warning("Credentials", subject, message, f"`kubectl describe wc {name}` says why. {remedy}")
+    return ok("Credentials", subject, f"its token is good until {end}, and is renewed before")
+
+
+def check_limits(subject: str, name: str, states: Sequence[PolicyState] | None, *, everywhere: bool) -> Finding:
+    """Whether something keeps its account out of kube-* and from tokens that last. `states` None: not to be seen."""
+    remedy = (
+        f"`multimirror join {name} --kubeconfig ...` puts them in place (Kubernetes 1.30; deploy/worker/account.yaml)."
+    )
+    if states is None:
+        return warning("Account", subject, "the account may not read its own policies: not checked", remedy)
+    missing = sorted({each.document["metadata"]["name"] for each in states if each.live is None or each.differing})
+    if missing:
+        may = "run Jobs in every namespace, kube-system among them" if everywhere else "ask for tokens that last"
+        message = f"it has no (or another) policy {', '.join(missing)}: a stolen token could {may}"
+        return warning("Account", subject, message, remedy)
+    where = "every namespace but kube-* and ours" if everywhere else "the namespaces that it names"
+    return ok("Account", subject, f"its account is limited to Jobs in {where}, for a day at a time")
 
 
 def check_queues(queues: Iterable[Json], clusters: Mapping[str, Json]) -> list[Finding]:

@@ -31,7 +31,7 @@ def permissions(namespace: str, *, lease: str | None, admission: bool) -> list[P
     needed += [Permission("get", "namespaces"), Permission("get", "jobs", "batch")]
     needed += [Permission("create", "events"), Permission("list", "events")]
     needed.append(Permission(VERB, "mirrorqueues", GROUP))
-    needed += [Permission(verb, "secrets", namespace=namespace) for verb in ("list", "watch", "create")]
+    needed += [Permission(verb, "secrets", namespace=namespace) for verb in ("list", "watch", "create", "patch")]
     needed.append(Permission("get", "secrets", namespace=namespace, name=COPY_KEY_NAME))
     if lease is not None:
         needed += [Permission(verb, "leases", "coordination.k8s.io", namespace, lease) for verb in ("get", "update")]

@@ -10,19 +10,22 @@ from multimirror.admission.copy_labels import RESOURCE, VERB, WORKER_NAME
 from multimirror.api import CONNECTED, GROUP, ORIGIN_LABEL, READY, SpecError, WorkerClusterSpec
 from multimirror.batch import Json, find_condition
 from multimirror.cli import credentials
+from multimirror.cli.apply import find
 from multimirror.cli.copies import by_us
-from multimirror.cli.doctor.checks import check_expiry, check_skew, minor
+from multimirror.cli.doctor.checks import check_expiry, check_limits, check_skew, check_token, minor
 from multimirror.cli.doctor.findings import Finding, fault, ok, warning
 from multimirror.cli.doctor.foreign import check_foreign, split_replaced
 from multimirror.cli.doctor.jobs import check_copies
 from multimirror.cli.doctor.management import ServerInfo, server_info
 from multimirror.cli.placement_policy import WORKER_MANIFEST, PolicyState, worker_policy_state
+from multimirror.cli.worker_account import limits
 from multimirror.cli.workers import CredentialsError, WorkerConnection, stored_connection
 from multimirror.kube import ApiError, Client, resources
 from multimirror.kube.access import Permission, denied
 from multimirror.kube.errors import Forbidden, Unauthorized
 from multimirror.kube.resources import JOBS
 from multimirror.workers.probe import Facts, check
+from multimirror.workers.tokens import ACCOUNT, Slots, claims_of
 
 _TIMEOUT_SECONDS: Final = 10.0
 _MOST_MINORS_BEHIND: Final = 4
@@ -68,10 +71,17 @@ async def check_worker(context: CheckContext, cluster: Json) -> WorkerReport:
     except CredentialsError as error:
         told = (warning if error.hidden else fault)("Credentials", subject, error.message, error.remedy)
         return WorkerReport(name, [*found, told])
-    found.append(check_expiry(subject, name, credentials.expiry(worker.access), datetime.now(UTC)))
+    claims, slots, now = claims_of(worker.access.token), Slots.of(context.identity, name), datetime.now(UTC)
+    found.append(
+        check_token(subject, name, claims, slots, now.timestamp())
+        or check_expiry(subject, name, credentials.expiry(worker.access), now)
+    )
     try:
         async with worker.client(timeout=_TIMEOUT_SECONDS) as client:
-            return await _inside(context, client, worker, found)
+            report = await _inside(context, client, worker, found)
+            if claims is not None and claims.account == ACCOUNT:
+                report.findings.append(await _limits(client, subject, name, spec))
+            return report
     except Unauthorized as error:
         remedy = f"`multimirror join {name} --kubeconfig ... --new-token` makes new ones."
         found.append(fault("Credentials", subject, f"its API server does not accept them: {error.message}", remedy))
@@ -122,6 +132,14 @@ async def _inside(
         found += check_foreign(subject, foreign, can_tell=worker.signer is not None or not copies)
         found += check_copies(subject, copies, now, context.patience)
     return WorkerReport(name, found, facts.identity)
+
+
+async def _limits(client: Client, subject: str, name: str, spec: WorkerClusterSpec) -> Finding:
+    try:
+        states = [PolicyState(document, await find(client, document)) for document in limits()]
+    except Forbidden:
+        return check_limits(subject, name, None, everywhere=spec.namespaces is None)
+    return check_limits(subject, name, states, everywhere=spec.namespaces is None)
 
 
 async def _copies_policy(client: Client, subject: str, name: str) -> Finding:

@@ -143,6 +143,12 @@ async def test_every_example_in_the_documents_is_accepted_as_it_is(server: Serve
             "spec.namespaces[1]",
             "Duplicate value",
         ),
+        (
+            "WorkerCluster",
+            {"kubeconfig": SECRET, "namespaces": [{"name": "a", "workerNamespace": "kube-system"}]},
+            "spec.namespaces",
+            "no Job ever runs there",
+        ),
         ("WorkerCluster", {"kubeconfig": SECRET, "labels": {"a": "b c"}}, "spec.labels.a", "should match"),
         (
             "MirrorQueue",

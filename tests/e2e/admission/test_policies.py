@@ -14,6 +14,7 @@ import yaml
 
 from clusters.background import BackgroundFleet
 from clusters.local import LocalOptions
+from multimirror.admission import placement
 from multimirror.api import (
     ATTEMPT_ANNOTATION,
     CLUSTER_ANNOTATION,
@@ -26,6 +27,7 @@ from multimirror.api import (
     QUEUE_LABEL,
 )
 from multimirror.api.limits import size_of
+from multimirror.cli.apply import apply_all, remove_all
 from multimirror.kube import ApiError, Client, Connection, Resource
 from multimirror.kube.errors import Forbidden
 from multimirror.kube.resources import JOBS
@@ -307,3 +309,20 @@ async def test_jobs_that_a_cron_job_makes_become_ours(client: Client) -> None:
     job = await a_job_of(client, cron, namespace)
     assert job["metadata"]["ownerReferences"][0]["kind"] == "CronJob"
     assert job["spec"].items() >= OURS.items()
+
+
+async def test_policies_for_another_manager_guard_its_jobs(client: Client) -> None:
+    """As `multimirror install --managed-by` renders them."""
+    documents = placement.guards("example.com/ours")
+    namespace = await a_namespace(client)
+    theirs = a_job("theirs", None, managedBy=MANAGED_BY, suspend=True)
+    ours = a_job("ours", None, managedBy="example.com/ours", suspend=True)
+    try:
+        await apply_all(client, documents)
+        async with asyncio.timeout(DEADLINE):
+            while await acts(client, ours, namespace) is not None:
+                await asyncio.sleep(0.05)
+        assert "spec.managedBy is example.com/ours" in (await refusal(client, ours, namespace)).message
+        await client.create(JOBS, theirs, namespace)
+    finally:
+        await remove_all(client, documents)

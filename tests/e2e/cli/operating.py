@@ -105,7 +105,9 @@ class Operator:
         return says(command, *arguments, flag, self.management)
 
     def joined(self, name: str, worker: str = "worker-1", *arguments: str) -> Answer:
-        answer = self.says("join", name, "--kubeconfig", self.worker(worker), *arguments)
+        named = {"--namespaces", "--all-namespaces"} & set(arguments)
+        where = () if named else ("--all-namespaces",)
+        answer = self.says("join", name, "--kubeconfig", self.worker(worker), *where, *arguments)
         assert answer.code == 0, answer
         return answer
 

@@ -166,7 +166,7 @@ def test_fault_6_an_old_management_cluster(fleet: Operator, tmp_path: Path) -> N
 
 @embedded_only
 def test_a_join_without_a_dispatcher_does_everything_and_says_that_nobody_looks(stopped: Operator) -> None:
-    answer = stopped.says("join", "twin", "--kubeconfig", stopped.worker("worker-2"))
+    answer = stopped.says("join", "twin", "--kubeconfig", stopped.worker("worker-2"), "--all-namespaces")
     assert answer.code == 1
     assert answer.err.startswith("error: twin is joined, but no dispatcher looks at it: ")
     assert _do(stopped, lambda client: client.get(WORKER_CLUSTERS, "twin"))["spec"]["kubeconfig"]
@@ -221,10 +221,14 @@ def test_fault_9_a_token_that_has_expired(fleet: Operator) -> None:
     finds(fleet, "Credentials", "worker east", "its credentials expired on")
 
 
-def test_a_token_that_expires_soon_is_a_warning(fleet: Operator) -> None:
+def test_a_token_without_an_end_is_a_warning_and_one_that_is_renewed_is_none(fleet: Operator) -> None:
+    def credentials() -> list[tuple[str, str]]:
+        return [(each["level"], each["message"]) for each in findings(fleet) if each["check"] == "Credentials"]
+
     fleet.joined("east", "worker-1", "--new-token", "--token-duration", "2h")
-    found = [each for each in findings(fleet) if each["check"] == "Credentials"]
-    assert [(each["level"], each["message"]) for each in found] == [("warning", "its credentials expire in 0 days")]
+    ((level, message),) = credentials()
+    assert level == "ok"
+    assert message.endswith("and is renewed before")
 
 
 @embedded_only
@@ -234,7 +238,7 @@ def test_fault_10_a_worker_that_does_not_answer(fleet: Operator) -> None:
 
 
 def test_fault_11_two_names_for_one_cluster(fleet: Operator) -> None:
-    fleet.says("join", "twin", "--kubeconfig", fleet.worker(), "--timeout", "0s")
+    fleet.says("join", "twin", "--kubeconfig", fleet.worker(), "--all-namespaces", "--timeout", "0s")
     finds(fleet, "SameCluster", "worker twin", "east, twin are the same cluster")
 
 

@@ -94,6 +94,7 @@ def test_a_cluster_becomes_a_worker_with_one_command_and_leaves_without_a_trace(
     assert cluster is not None
     assert cluster["spec"]["labels"] == {"region": "eu", "price": "low"}
     assert (cluster["spec"]["weight"], cluster["spec"]["maxJobs"]) == (3, 7)
+    assert now(operator, "worker-1", resources.VALIDATING_POLICY_BINDINGS, "multimirror-copies") is not None
     left = operator.says("leave", "solo", "--cleanup", "--kubeconfig", operator.worker())
     assert left.code == 0, left
     assert now(operator, "management", WORKER_CLUSTERS, "solo") is None
@@ -101,6 +102,8 @@ def test_a_cluster_becomes_a_worker_with_one_command_and_leaves_without_a_trace(
     for resource, name in (
         (resources.CLUSTER_ROLES, "multimirror-worker"),
         (resources.CLUSTER_ROLE_BINDINGS, "multimirror-worker-jobs"),
+        (resources.VALIDATING_POLICIES, "multimirror-copies"),
+        (resources.VALIDATING_POLICY_BINDINGS, "multimirror-copies"),
     ):
         assert now(operator, "worker-1", resource, name) is None
 
@@ -156,12 +159,18 @@ def test_namespaces_are_mapped_and_only_they_are_granted(operator: Operator) -> 
 
 
 @real_only
-def test_a_cluster_that_caps_tokens_is_asked_for_one_that_lasts(operator: Operator, tmp_path: Path) -> None:
+def test_a_cluster_that_caps_tokens_is_asked_for_one_that_lasts_only_if_that_is_wanted(
+    operator: Operator, tmp_path: Path
+) -> None:
     server = yaml.safe_load(Path(operator.worker()).read_text())["clusters"][0]["cluster"]["server"]
     with proxied(operator.worker(), token_ends="2026-11-17T00:00:00Z") as address:
         path = tmp_path / "capped.yaml"
         path.write_text(yaml.safe_dump(through(operator.worker(), address)))
-        answer = operator.says("join", "solo", "--kubeconfig", str(path), "--server", server)
+        answer = operator.says("join", "solo", "--kubeconfig", str(path), "--server", server, "--all-namespaces")
+    assert answer.code == 0, answer
+    assert "note: this cluster gives tokens no more than" in answer.out
+    assert now(operator, "worker-1", SECRETS, "multimirror-token", SYSTEM) is None
+    answer = operator.says("join", "solo", "--kubeconfig", operator.worker(), "--lasting-token")
     assert answer.code == 0, answer
     assert "which does not expire" in answer.out
     left = operator.says("leave", "solo", "--cleanup", "--kubeconfig", operator.worker())
@@ -171,13 +180,13 @@ def test_a_cluster_that_caps_tokens_is_asked_for_one_that_lasts(operator: Operat
 
 @embedded_only
 def test_the_management_cluster_is_not_joined_by_mistake(operator: Operator) -> None:
-    answer = operator.says("join", "self", "--kubeconfig", operator.management)
+    answer = operator.says("join", "self", "--kubeconfig", operator.management, "--all-namespaces")
     assert answer.code == 2
     assert "--kubeconfig names the management cluster itself" in answer.err
 
 
 def test_the_management_cluster_can_be_its_own_worker_and_keeps_its_account(operator: Operator) -> None:
-    answer = operator.says("join", "self", "--kubeconfig", operator.management, "--same-cluster")
+    answer = operator.says("join", "self", "--kubeconfig", operator.management, "--same-cluster", "--all-namespaces")
     assert answer.code == 0, answer
     refused = operator.says("leave", "self", "--cleanup", "--kubeconfig", operator.management)
     assert refused.code == 4

@@ -44,6 +44,7 @@ def test_a_worker_cluster_that_says_only_where_its_kubeconfig_is() -> None:
     assert spec == WorkerClusterSpec(secret=SecretKey("east", "kubeconfig"))
     assert (spec.weight, spec.cordoned, spec.capacity, spec.max_jobs) == (1, False, None, None)
     assert spec.namespace_for("anything") == "anything"
+    assert [spec.namespace_for(each) for each in ("kube-system", "kube-x", "multimirror-system")] == [None] * 3
 
 
 def test_a_worker_cluster_that_says_everything() -> None:
@@ -103,6 +104,13 @@ def test_a_worker_cluster_that_says_everything() -> None:
             {"namespaces": [{"name": "a"}, {"name": "b", "workerNamespace": "a"}]},
             "spec.namespaces",
             id="two tenants in one namespace",
+        ),
+        pytest.param({"namespaces": [{"name": "kube-system"}]}, "spec.namespaces", id="a namespace of the cluster"),
+        pytest.param(
+            {"namespaces": [{"name": "a", "workerNamespace": "kube-node-lease"}]}, "spec.namespaces", id="mapped to one"
+        ),
+        pytest.param(
+            {"namespaces": [{"name": "a", "workerNamespace": "multimirror-system"}]}, "spec.namespaces", id="our own"
         ),
     ],
 )

@@ -8,7 +8,10 @@ import pytest
 from multimirror.api import CLUSTER_ANNOTATION, MANAGED_BY, QUEUE_LABEL, WAITS_FOR_ANNOTATION
 from multimirror.cli.doctor import checks, jobs
 from multimirror.cli.doctor.findings import Level
+from multimirror.cli.placement_policy import PolicyState
 from multimirror.cli.rows import JobContext
+from multimirror.cli.worker_account import limits
+from multimirror.workers.tokens import Slots, TokenClaims
 
 Json = dict[str, Any]
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
@@ -45,6 +48,38 @@ def test_clocks(date: str | None, level: str | None) -> None:
 def test_credentials_that_end(left: timedelta | None, level: str) -> None:
     end = None if left is None else NOW + left
     assert checks.check_expiry("worker x", "x", end, NOW).level == level
+
+
+SLOTS = Slots.of("origin", "x")
+
+
+@pytest.mark.parametrize(
+    ("issued", "expires", "secret", "level"),
+    [
+        pytest.param(-1, 23, SLOTS.names[0], "ok", id="fresh"),
+        pytest.param(-13, 11, SLOTS.names[0], "ok", id="about to be renewed"),
+        pytest.param(-18, 6, SLOTS.names[1], "warning", id="nobody has renewed it"),
+        pytest.param(-30, -6, SLOTS.names[1], "fault", id="over"),
+        pytest.param(-1, None, None, "warning", id="never ends"),
+        pytest.param(-1, 23, "another", None, id="not ours to renew"),
+    ],
+)
+def test_tokens_that_are_renewed(issued: float, expires: float | None, secret: str | None, level: str | None) -> None:
+    now, hour = NOW.timestamp(), 3600.0
+    end = None if expires is None else now + expires * hour
+    claims = TokenClaims("multimirror-system", "multimirror", end, now + issued * hour, secret)
+    found = checks.check_token("worker x", "x", claims, SLOTS, now)
+    assert (found.level if found is not None else None) == level
+
+
+def test_an_account_without_limits_is_told_of_and_how_much_that_matters() -> None:
+    there = [PolicyState(each, each) for each in limits()]
+    gone = [PolicyState(each, None) for each in limits()]
+    assert checks.check_limits("worker x", "x", there, everywhere=True).level == "ok"
+    assert checks.check_limits("worker x", "x", None, everywhere=True).level == "warning"
+    found = checks.check_limits("worker x", "x", gone, everywhere=True)
+    assert (found.level, "kube-system" in found.message) == ("warning", True)
+    assert "multimirror-namespaces, multimirror-secrets, multimirror-tokens" in found.message
 
 
 def a_cluster(ready: bool = True, **labels: str) -> Json:

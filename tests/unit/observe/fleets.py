@@ -16,7 +16,7 @@ from multimirror.batch import Json
 from multimirror.kube import Client, Resource
 from multimirror.kube.errors import ApiError, NotFound, Unreachable
 from multimirror.observe.snapshot import DecisionView, Original, QueueHead, Usage
-from multimirror.workers import WorkerState
+from multimirror.workers import TokenState, WorkerState
 
 
 @dataclass
@@ -32,6 +32,7 @@ class Fleet:
     clusters: list[Json] = field(default_factory=list)
     queues: list[Json] = field(default_factory=list)
     states: dict[str, WorkerState] = field(default_factory=dict)
+    tokens: dict[str, TokenState] = field(default_factory=dict)
     worker_specs: dict[str, WorkerClusterSpec] = field(default_factory=dict)
     queue_specs: dict[str, MirrorQueueSpec] = field(default_factory=dict)
     on_workers: dict[str, Sum] = field(default_factory=dict)
@@ -51,6 +52,9 @@ class Fleet:
 
     def worker_state(self, worker: str) -> WorkerState | None:
         return self.states.get(worker)
+
+    def worker_token(self, worker: str) -> TokenState | None:
+        return self.tokens.get(worker)
 
     def worker_spec(self, worker: str) -> WorkerClusterSpec | None:
         return self.worker_specs.get(worker)

@@ -5,7 +5,8 @@ import base64
 import functools
 import itertools
 import json
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -31,6 +32,11 @@ class FakeCluster:
         self.delays: dict[str, float] = {}
         """Seconds that an answer takes, by method."""
         self.date: str | None = None
+        self.clock: Callable[[], float] = time.time
+        self.revoked: set[str] = set()
+        """Tokens that are good no more."""
+        self.tokens: dict[str, str] = {}
+        """Those that were given, and the uid of what each is bound to."""
         self._served = {resource.path(): resource for resource in (*_SERVED, *also)}
         self._version = 100
         self._history: list[tuple[int, str, str, Json]] = []
@@ -90,14 +96,14 @@ class FakeCluster:
     def count(self, method: str, plural: str) -> int:
         return sum(1 for seen in self.server.seen if seen.method == method and f"/{plural}" in seen.target)
 
-    def kubeconfig(self, token: str = "t") -> bytes:
+    def kubeconfig(self, token: str = "t", **user: str) -> bytes:
         address = f"http://127.0.0.1:{self.server.port}"
         config = {
             "kind": "Config",
             "current-context": "c",
             "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
             "clusters": [{"name": "c", "cluster": {"server": address}}],
-            "users": [{"name": "u", "user": {"token": token}}],
+            "users": [{"name": "u", "user": {"token": token, **user}}],
         }
         return json.dumps(config).encode()
 
@@ -123,6 +129,10 @@ class FakeCluster:
             asked = seen.json["spec"]["resourceAttributes"]
             allowed = self._may(asked["verb"], asked["resource"], asked.get("namespace", ""))
             return await wire.answer(201, {"kind": "SelfSubjectAccessReview", "status": {"allowed": allowed}})
+        if seen.headers.get("authorization", "") in {f"bearer {token}".lower() for token in self.revoked}:
+            return await wire.answer(401, status(401, "Unauthorized", "Unauthorized"))
+        if parts.path.endswith("/token"):
+            return await self._token(seen, wire)
         resource, namespace, name = self._where(parts.path)
         return await self._resource(seen, wire, query, resource, namespace, name)
 
@@ -130,15 +140,42 @@ class FakeCluster:
         self, seen: Seen, wire: Wire, query: dict[str, str], resource: Resource, namespace: str, name: str
     ) -> None:
         watching = query.get("watch") == "true"
-        verb = {"GET": "watch" if watching else "get" if name else "list", "POST": "create"}[seen.method]
+        reads = "watch" if watching else "get" if name else "list"
+        verb = {"GET": reads, "POST": "create", "PATCH": "patch", "DELETE": "delete"}[seen.method]
         if not self._may(verb, resource.plural, namespace):
             return await wire.answer(403, status(403, "Forbidden", f"may not {verb} {resource.plural} in {namespace}"))
         if seen.method == "POST":
             return await wire.answer(201, await self.put(resource, seen.json))
+        if seen.method in {"PATCH", "DELETE"}:
+            return await self._change(seen, wire, resource, namespace, name)
         if watching:
             return await self._watch(query, wire, resource, namespace)
         found = [obj for key, obj in self.objects.items() if self._matches(query, key[0], obj, resource, namespace)]
         return await wire.answer(200, {"metadata": {"resourceVersion": str(self._version)}, "items": found})
+
+    async def _change(self, seen: Seen, wire: Wire, resource: Resource, namespace: str, name: str) -> None:
+        found = self.objects.get((resource.path(), namespace, name))
+        if found is None:
+            return await wire.answer(404, status(404, "NotFound", f"{name} not found"))
+        if seen.method == "DELETE":
+            await self.remove(resource, name, namespace)
+            self.revoked |= {token for token, bound in self.tokens.items() if bound == found["metadata"]["uid"]}
+            return await wire.answer(200, {"kind": "Status", "status": "Success"})
+        change = seen.json
+        if change.get("metadata", {}).pop("resourceVersion", None) not in {None, found["metadata"]["resourceVersion"]}:
+            return await wire.answer(409, status(409, "Conflict", "the object has been modified"))
+        return await wire.answer(200, await self.put(resource, _merged(found, change)))
+
+    async def _token(self, seen: Seen, wire: Wire) -> None:
+        """As an API server does for a token that is bound to a Secret."""
+        spec = seen.json["spec"]
+        reference = spec["boundObjectRef"]
+        secret = self.objects.get((SECRETS.path(), "multimirror-system", reference["name"]))
+        if not self._may("create", "serviceaccounts/token", "") or secret is None:
+            return await wire.answer(403, status(403, "Forbidden", "may not create serviceaccounts/token"))
+        token = a_token(self.clock(), spec["expirationSeconds"], reference["name"], serial=next(_uids))
+        self.tokens[token] = secret["metadata"]["uid"]
+        return await wire.answer(201, {"kind": "TokenRequest", "status": {"token": token}})
 
     def _may(self, verb: str, plural: str, namespace: str) -> bool:
         return not {(verb, plural, namespace), (verb, plural, "")} & self.denied
@@ -202,6 +239,30 @@ async def a_cluster(identity: str, *also: Resource) -> AsyncIterator[FakeCluster
         yield FakeCluster(server, identity=identity, also=also)
 
 
-def a_secret(name: str, kubeconfig: bytes, *, namespace: str) -> Json:
+def a_secret(name: str, kubeconfig: bytes, *, namespace: str, labels: Json | None = None) -> Json:
     data = {"kubeconfig": base64.b64encode(kubeconfig).decode()}
-    return {"metadata": {"namespace": namespace, "name": name}, "data": data}
+    metadata: Json = {"namespace": namespace, "name": name}
+    return {"metadata": metadata | ({"labels": labels} if labels else {}), "data": data}
+
+
+def a_token(issued: float, seconds: float | None, secret: str | None, *, serial: int = 0) -> str:
+    """What a service account's token says about itself; nobody here checks the signature."""
+    account: Json = {"namespace": "multimirror-system", "serviceaccount": {"name": "multimirror", "uid": "u"}}
+    claims: Json = {"iat": int(issued), "jti": serial, "kubernetes.io": account}
+    if secret is not None:
+        account["secret"] = {"name": secret, "uid": "s"}
+    if seconds is not None:
+        claims["exp"] = int(issued + seconds)
+    return f"e30.{base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip('=')}.x"
+
+
+def _merged(obj: Any, change: Any) -> Any:
+    if not isinstance(change, dict):
+        return change
+    result = dict(obj) if isinstance(obj, dict) else {}
+    for key, value in change.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = _merged(result.get(key), value)
+    return result

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 
 from multimirror.api import WORKER_CLUSTERS
 from multimirror.kube.errors import TimedOut
@@ -73,12 +74,42 @@ async def test_new_credentials_are_used_at_once_and_are_no_loss() -> None:
         cluster = await stage.add("east")
         worker = await stage.connected("east")
         before = worker.session
-        await stage.set_secret("east", cluster.kubeconfig("another"))
+        config = json.loads(cluster.kubeconfig("another"))
+        config["users"][0]["user"]["as"] = "somebody"
+        await stage.set_secret("east", json.dumps(config).encode())
         await stage.until(lambda: worker.session is not before)
 
         assert stage.workers.contact("east").lost_since is None, "it is being tried, not lost"
         await stage.connected("east")
         assert cluster.server.seen[-1].headers["authorization"] == "bearer another"
+
+
+@virtual_time
+async def test_another_token_is_used_at_once_and_the_session_goes_on() -> None:
+    async with a_stage() as stage:
+        cluster = await stage.add("east")
+        await cluster.put(JOBS, a_copy())
+        worker = await stage.connected("east")
+        before, told = worker.session, len(stage.seen.states)
+        await stage.set_secret("east", cluster.kubeconfig("another"))
+        await stage.until(lambda: cluster.server.seen[-1].headers["authorization"] == "bearer another")
+        cluster.revoked.add("t")
+        await asyncio.sleep(120)
+
+        assert worker.session is before
+        assert not any(reconnected for _, reconnected in stage.seen.states[told:]), "no cache is new"
+        assert len(worker.copies("uid-of-train")) == 1
+
+
+@virtual_time
+async def test_another_token_that_is_not_accepted_is_a_loss_like_any_other() -> None:
+    async with a_stage() as stage:
+        cluster = await stage.add("east")
+        worker = await stage.connected("east")
+        cluster.revoked.add("wrong")
+        await stage.set_secret("east", cluster.kubeconfig("wrong"))
+        await stage.lost("east")
+        assert worker.state.reason == "Unauthorized"
 
 
 @virtual_time

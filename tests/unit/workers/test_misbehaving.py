@@ -74,7 +74,7 @@ async def test_a_huge_version_costs_its_worker_alone_and_pauses_it_longer_each_t
         other = await stage.connected("west")
         before = other.session
         hostile(east, "/version", huge)
-        await stage.set_secret("east", east.kubeconfig("another"))
+        await stage.set_secret("east", east.kubeconfig("another", **{"as": "another"}))
 
         first = await misbehaving(stage, "east")
         assert first.count == 1
@@ -151,7 +151,7 @@ async def test_another_kubeconfig_is_tried_at_once() -> None:
         await stage.until(lambda: stage.workers.get("east") is not None)
         await misbehaving(stage, "east")
         honest(east)
-        await stage.set_secret("east", east.kubeconfig("another"))
+        await stage.set_secret("east", east.kubeconfig("another", **{"as": "another"}))
         started = clock()
         worker = await stage.connected("east")
         assert clock() - started < 5
