@@ -12,10 +12,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end }}
 
-{{/* A file of policies, for the manager in use: they are generated for the default. Call with (list $ name). */}}
+{{/* A file of policies for the manager and the size in use: they are generated for the defaults. Call with (list $ name). */}}
 {{- define "multimirror.policies" -}}
 {{- $root := index . 0 -}}
-{{ $root.Files.Get (index . 1) | replace "multimirror.dev/dispatcher" $root.Values.managedBy }}
+{{- $size := $root.Values.maxJobBytes | default 262144 | int | toString -}}
+{{ $root.Files.Get (index . 1) | replace "multimirror.dev/dispatcher" $root.Values.managedBy | replace "262144" $size }}
 {{- end }}
 
 {{/* What both pods have in common. Call with (dict "root" $ "of" values "component" name "account" name "port" name). */}}
