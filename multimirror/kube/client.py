@@ -25,7 +25,7 @@ import orjson
 from prometheus_client import Counter, Histogram
 
 from . import metrics
-from .budget import ERROR_BYTES, TRUSTED, AnswerLimits, Budget
+from .budget import ERROR_BYTES, TRUSTED, AnswerLimits, Budget, values_in
 from .connection import Connection
 from .errors import (
     ApiError,
@@ -145,6 +145,12 @@ class Client:
         view._guard = check
         return view
 
+    def metered(self, budget: Budget) -> Self:
+        """The same client, opened already, whose answers are paid for by another budget."""
+        view = copy.copy(self)
+        view.budget = budget
+        return view
+
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
         return await self._object("GET", resource.path(namespace, name))
 
@@ -246,7 +252,7 @@ class Client:
             except _PageTooLarge as error:
                 limit = params["limit"]
                 if not isinstance(limit, int) or limit <= 1:
-                    raise self._over_budget(str(error)) from error
+                    raise self._over_budget(error.message) from error
                 params["limit"] = limit // 2
 
     def _no_list(self, path: str) -> BadAnswer:
@@ -385,8 +391,15 @@ class Client:
                 deadline.reschedule(None)  # the time that our user takes is not the server's
                 yield ()
                 deadline.reschedule(_after(silence()))
-                chunks, longest = self._metered(stream.chunks()), self.limits.event
-                async for batch in decode(chunks, self.cluster, trim, longest=longest, too_long=self._over_budget):
+                events = decode(
+                    self._metered(stream.chunks()),
+                    self.cluster,
+                    trim,
+                    longest=self.limits.event,
+                    most_values=self.limits.values,
+                    refuse=self._over_budget,
+                )
+                async for batch in events:
                     deadline.reschedule(None)
                     if self.budget is not None:
                         self.budget.spend(0, events=len(batch))
@@ -429,7 +442,7 @@ class Client:
     async def _metered(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for chunk in chunks:
             if self.budget is not None:
-                self.budget.spend(len(chunk))
+                self.budget.spend(len(chunk), values=values_in(chunk))
             yield chunk
 
     async def _refusal(self, stream: Stream, path: str) -> ApiError:
@@ -478,6 +491,12 @@ class Client:
         return self._parsed(request, await self._send(request))
 
     def _parsed(self, request: _Request, response: Response) -> Object:
+        most = self.limits.values
+        if most is not None and values_in(response.body) > most:
+            message = f"its answer to {request.method} {request.path} has more than {most} values"
+            if request.paged:
+                raise _PageTooLarge(message, cluster=self.cluster)
+            raise self._over_budget(message, outcome_unknown=request.method not in READS)
         answer: object = None
         cause: Exception | None = None
         try:

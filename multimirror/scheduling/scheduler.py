@@ -24,7 +24,7 @@ from multimirror.api.placement import attempt_of, cluster_of
 from multimirror.batch import Json
 from multimirror.batch.times import seconds_of
 from multimirror.kinds import Kind, Ref
-from multimirror.kinds.reserved import reserved_for
+from multimirror.kinds.reserved import reserved_by_assignment
 from multimirror.kube import ApiError, Client, Controller, WorkQueue, key_of
 from multimirror.kube.controller import NotYet
 from multimirror.kube.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound
@@ -276,7 +276,7 @@ class Scheduler:
 
     async def _write(self, ref: Ref, obj: Json, assignment: Assignment) -> None:
         kind, metadata = self._objects.kind(ref), obj["metadata"]
-        body = assignment.patch(kind.suspension(suspend=False), reserved_for(kind, obj))
+        body = assignment.patch(kind.suspension(suspend=False), reserved_by_assignment(kind, obj))
         answer = await self._client.patch(kind.resource, metadata["name"], body, metadata["namespace"])
         self._keep(kind, answer)
         self._assignments.written(ref, _version(answer))

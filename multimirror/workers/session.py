@@ -299,7 +299,8 @@ class Session:
             self._handlers.cache_filled()
 
     def _start(self, followed: Followed, handler: Callable[[Change], None], budget: CacheBudget) -> Informer:
-        informer = Informer(self.client, followed.resource, trim=followed.trim, budget=budget)
+        client = self.client.metered(self._budget.inventory)
+        informer = Informer(client, followed.resource, trim=followed.trim, budget=budget)
         informer.add_handler(handler)
         self._run(informer)
         return informer
