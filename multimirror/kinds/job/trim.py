@@ -12,7 +12,6 @@ bound that counts says so (`problem_of`), and is not placed.
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
 from typing import Any, Final
 
 import orjson
@@ -27,7 +26,7 @@ from multimirror.kinds.job.mirror import (
     _UID_LIMIT,
     _UNCOUNTED_LIMIT,
 )
-from multimirror.kinds.pod_sets import pod_requests
+from multimirror.kinds.pod_sets import amount_text, pod_requests
 from multimirror.kinds.reserved import RESERVED_LIMIT, RESOURCES_LIMIT
 
 _METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp")
@@ -108,7 +107,7 @@ def _collapsed(template: Json, size: int) -> Json:
     if len(requests) > RESOURCES_LIMIT:
         known["resources"] = len(requests)
         requests = {name: requests[name] for name in sorted(requests)[:RESOURCES_LIMIT]}
-    container = {"resources": {"requests": {name: _quantity(amount) for name, amount in requests.items()}}}
+    container = {"resources": {"requests": {name: amount_text(amount) for name, amount in requests.items()}}}
     collapsed: Json = {"containers": [container]}
     if (stop := spec.get("terminationGracePeriodSeconds")) is not None:
         collapsed["terminationGracePeriodSeconds"] = stop
@@ -117,10 +116,6 @@ def _collapsed(template: Json, size: int) -> Json:
 
 def _digest(template: Json) -> str:
     return hashlib.sha256(orjson.dumps(template, option=orjson.OPT_SORT_KEYS)).hexdigest()
-
-
-def _quantity(amount: int) -> str:
-    return f"{Decimal(amount).scaleb(-9).normalize():f}"
 
 
 def _metadata(metadata: Json, **ours: Json) -> Json:
