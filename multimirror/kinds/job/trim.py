@@ -20,11 +20,11 @@ from multimirror.api.limits import size_of
 from multimirror.api.names import OUR_DOMAIN, PLACEMENT_ANNOTATIONS, RESERVED_ANNOTATION
 from multimirror.batch import Json
 from multimirror.kinds.job.mirror import (
-    _CONDITIONS_LIMIT,
-    _INDEXES_LIMIT,
-    _MESSAGE_LIMIT,
-    _UID_LIMIT,
-    _UNCOUNTED_LIMIT,
+    CONDITIONS_LIMIT,
+    INDEXES_LIMIT,
+    MESSAGE_LIMIT,
+    UID_LIMIT,
+    UNCOUNTED_LIMIT,
 )
 from multimirror.kinds.pod_sets import amount_text, pod_requests
 from multimirror.kinds.reserved import RESERVED_LIMIT, RESOURCES_LIMIT
@@ -159,11 +159,11 @@ def _status(status: Mapping[str, Any]) -> Json:
     kept: Json = {key: status[key] for key in _STATUS_NUMBERS if isinstance(status.get(key), int)}
     for key in _STATUS_TEXTS:
         text = status.get(key)
-        if isinstance(text, str) and len(text) <= _INDEXES_LIMIT:
+        if isinstance(text, str) and len(text) <= INDEXES_LIMIT:
             kept[key] = text
     conditions = status.get("conditions")
     if isinstance(conditions, list):
-        some = conditions[: 2 * _CONDITIONS_LIMIT]
+        some = conditions[: 2 * CONDITIONS_LIMIT]
         kept["conditions"] = [_condition(each) for each in some if isinstance(each, dict)]
     uncounted = status.get("uncountedTerminatedPods")
     if isinstance(uncounted, dict):
@@ -174,8 +174,8 @@ def _status(status: Mapping[str, Any]) -> Json:
 
 def _condition(condition: Mapping[str, Any]) -> Json:
     texts = ((key, condition.get(key)) for key in _CONDITION)
-    return {key: text[:_MESSAGE_LIMIT] for key, text in texts if isinstance(text, str)}
+    return {key: text[:MESSAGE_LIMIT] for key, text in texts if isinstance(text, str)}
 
 
 def _uids(uids: list[Any]) -> list[str]:
-    return [uid[:_UID_LIMIT] for uid in uids[:_UNCOUNTED_LIMIT] if isinstance(uid, str)]
+    return [uid[:UID_LIMIT] for uid in uids[:UNCOUNTED_LIMIT] if isinstance(uid, str)]
