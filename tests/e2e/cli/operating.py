@@ -1,8 +1,10 @@
 """A fleet under the hands of an operator: `multimirror run` in the background, every other command by its own words."""
 
 import asyncio
+import base64
 import contextlib
 import io
+import ssl
 import subprocess
 import sys
 import threading
@@ -14,6 +16,7 @@ from typing import Any, TextIO, TypeVar
 
 import aiohttp
 import orjson
+import trustme
 import yaml
 from aiohttp import web
 
@@ -210,9 +213,23 @@ def through(kubeconfig: str, address: str) -> Json:
     return config
 
 
+_AUTHORITY = trustme.CA()
+
+
+def trusting(address: str) -> Json:
+    """A proxy with TLS, as the cluster of a kubeconfig."""
+    authority = base64.b64encode(_AUTHORITY.cert_pem.bytes()).decode()
+    return {"server": address, "certificate-authority-data": authority}
+
+
 @contextlib.contextmanager
 def proxied(
-    kubeconfig: str, *, version: str | None = None, date: str | None = None, token_ends: str | None = None
+    kubeconfig: str,
+    *,
+    version: str | None = None,
+    date: str | None = None,
+    token_ends: str | None = None,
+    tls: bool = False,
 ) -> Iterator[str]:
     """A server that passes everything on as an administrator, but for its version, its clock and the ends of tokens."""
     up: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, str]] = Future()
@@ -244,9 +261,13 @@ def proxied(
             app.router.add_route("*", "/{path:.*}", forward)
             runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
             await runner.setup()
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH) if tls else None
+            if context is not None:
+                _AUTHORITY.issue_cert("127.0.0.1").configure_cert(context)
+            await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
             stop = asyncio.Event()
-            up.set_result((asyncio.get_running_loop(), stop, f"http://127.0.0.1:{runner.addresses[0][1]}"))
+            scheme = "https" if tls else "http"
+            up.set_result((asyncio.get_running_loop(), stop, f"{scheme}://127.0.0.1:{runner.addresses[0][1]}"))
             await stop.wait()
             await runner.cleanup()
 

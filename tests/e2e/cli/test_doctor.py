@@ -26,7 +26,7 @@ from multimirror.kube import Client, resources
 from multimirror.kube.errors import Conflict
 from multimirror.kube.resources import JOBS, MUTATING_WEBHOOKS, NAMESPACES, SECRETS
 from multimirror.workers import identity_of
-from tests.e2e.cli.operating import Operator, embedded_only, proxied, real_only, says, through
+from tests.e2e.cli.operating import Operator, embedded_only, proxied, real_only, says, through, trusting
 from tests.e2e.dispatching import SYSTEM, a_job
 from tests.waiting import awaited
 
@@ -260,9 +260,9 @@ def test_fault_14_a_clock_that_is_wrong(stopped: Operator) -> None:
     fleet = stopped
     with (
         proxied(fleet.management, date="Mon, 16 Nov 2026 10:00:00 GMT") as here,
-        proxied(fleet.worker(), date="Mon, 16 Nov 2026 10:10:00 GMT") as there,
+        proxied(fleet.worker(), date="Mon, 16 Nov 2026 10:10:00 GMT", tls=True) as there,
     ):
-        _stored(fleet, lambda config: config["clusters"][0].update({"cluster": {"server": there}}))
+        _stored(fleet, lambda config: config["clusters"][0].update({"cluster": trusting(there)}))
         path = fleet.files["management"].parent / "proxied.yaml"
         path.write_text(yaml.safe_dump(through(fleet.management, here)))
         found = says("doctor", "-o", "json", "--kubeconfig", str(path)).json
