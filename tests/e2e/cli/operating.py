@@ -125,6 +125,10 @@ class Operator:
             "--log-level": "error",
         }
         command = [sys.executable, "-m", "multimirror.cli", "run", *(part for pair in flags.items() for part in pair)]
+        registered = self.says(
+            "install", "--component", "registration", "--admission-url", f"https://127.0.0.1:{admission}{PATH}"
+        )
+        assert registered.code == 0, registered.err
         self.process = subprocess.Popen(command)
         asyncio.run(_up(self, self.process, admission))
 
