@@ -18,7 +18,7 @@ CHART: Final = DEPLOY / "helm" / "multimirror"
 NAMESPACE: Final = "multimirror-system"
 
 PLAIN: Final[Mapping[str, tuple[str, ...]]] = {
-    "multimirror-webhook.yaml": ("admission=webhook", "crds.keep=false"),
+    "multimirror-webhook.yaml": ("admission=webhook", "admissionWebhook.tls.create=false", "crds.keep=false"),
     "multimirror-policies.yaml": ("admission=policies", "crds.keep=false"),
     "multimirror-none.yaml": ("admission=none", "crds.keep=false"),
     "builtin-controller.yaml": ("dispatcher.enabled=false", "builtinController.enabled=true"),
@@ -60,7 +60,7 @@ def copy_generated() -> None:
     """What the chart contains of the other generated files: a chart cannot look outside of itself."""
     for path in (DEPLOY / "crds").glob("*.yaml"):
         shutil.copy(path, CHART / "files" / "crds" / path.name)
-    for name in ("policies.yaml", "placement.yaml"):
+    for name in ("policies.yaml", "placement.yaml", "webhook.yaml"):
         shutil.copy(DEPLOY / "admission" / name, CHART / "files" / name)
 
 

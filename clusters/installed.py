@@ -13,6 +13,7 @@ import contextlib
 import copy
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 
 import orjson
@@ -21,9 +22,12 @@ from clusters.fleet import Fleet, Kubeconfig
 from multimirror.admission import NAMESPACES, PATH, AdmissionServer, Registration, Webhook
 from multimirror.api import DEFAULT_QUEUE_LABEL, MIRROR_QUEUES, READY, WORKER_CLUSTERS, crds
 from multimirror.batch import Json, find_condition
+from multimirror.cli.admission import AUTHORITY
 from multimirror.cli.apply import apply
 from multimirror.cli.connection import SYSTEM_NAMESPACE
 from multimirror.cli.doctor.prerequisites import permissions
+from multimirror.cli.installation import objects as installation
+from multimirror.cli.installation.authority import with_authority
 from multimirror.cli.manifests import manifest
 from multimirror.cli.placement_policy import apply_placement_policy
 from multimirror.dispatcher import Dispatcher
@@ -99,8 +103,12 @@ async def _admission(client: Client, address: str) -> AsyncIterator[None]:
     await apply_placement_policy(client, manager=_MANAGER)
     namespaces, queues = Informer(client, NAMESPACES), Informer(client, MIRROR_QUEUES)
     async with namespaces, queues, AdmissionServer(client, namespaces, queues, host=address, port=0) as server:
-        registration = Registration(url=f"https://{address}:{server.port}{PATH}")
-        async with Webhook(client, server, registration, secret=(SYSTEM_NAMESPACE, "admission")) as webhook:
+        url = f"https://{address}:{server.port}{PATH}"
+        wanted = installation.objects(installation.InstallOptions(component="registration", admission_url=url))
+        for obj in await with_authority(client, wanted, SYSTEM_NAMESPACE, datetime.now(UTC)):
+            await apply(client, obj, manager=_MANAGER)
+        secret = (SYSTEM_NAMESPACE, AUTHORITY)
+        async with Webhook(client, server, Registration(url=url), secret=secret) as webhook:
             async with asyncio.timeout(_PATIENCE):
                 await webhook.registered()
             yield

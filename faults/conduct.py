@@ -14,8 +14,8 @@ Json = dict[str, Any]
 _STORM: Final = 30
 _STORM_SECONDS: Final = 10.0
 _HEARD_LATE: Final = 1.0  # who watches may hear of a write after its writer has gone on
-_EVERYBODYS: Final = ("leases", "selfsubjectaccessreviews", "secrets", "mutatingwebhookconfigurations")
-"""Written by every replica: each answers admission reviews, with a certificate that all of them share."""
+_EVERYBODYS: Final = ("leases", "selfsubjectaccessreviews", "secrets")
+"""Written by replicas that do not lead, too."""
 _NO_ANSWER: Final = ("TimedOut", "Unreachable")
 _NOTICED_LATE: Final = 20.0  # from the first heartbeat without an answer until that is written down
 _RELIED_ON: Final = 2 / 3  # of a lease's duration, by who holds it

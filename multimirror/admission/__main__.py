@@ -1,12 +1,13 @@
 """`python -m multimirror.admission DIRECTORY [--managed-by NAME]` writes the admission policies there.
 
+And the webhook's registration, without an authority.
 DIRECTORY is deploy, or any other: `admission` is for the management cluster, `worker` for workers.
 """
 
 import argparse
 from pathlib import Path
 
-from multimirror.admission import copy_labels, placement
+from multimirror.admission import copy_labels, placement, registration
 from multimirror.admission.policies import manifest
 from multimirror.api import MANAGED_BY
 
@@ -18,6 +19,7 @@ for name, content in {
     "admission/policies.yaml": manifest("v1", given.managed_by),
     "admission/policies-v1beta1.yaml": manifest("v1beta1", given.managed_by),
     "admission/placement.yaml": placement.manifest(given.managed_by),
+    "admission/webhook.yaml": registration.manifest(given.managed_by),
     "worker/policy.yaml": copy_labels.worker_manifest(),
 }.items():
     path = given.directory / name

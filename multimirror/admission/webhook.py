@@ -1,8 +1,11 @@
-"""The webhook's certificates and registration, kept right for as long as it runs.
+"""The webhook's certificate, kept valid for as long as it runs; and its registration, watched, never written.
 
-Every replica runs this; none needs to lead. The Secret is written with the resourceVersion that was read, so that one
-replica makes a step and the others see it; the configuration is applied with our own field manager, only when it lacks
-something that we want, and put right again when somebody changes it. What is served follows the Secret.
+Every replica does this for itself, and none writes anything: the authority comes from a Secret, the registration from
+whoever installed us (certificates.py, registration.py). What differs from what it should be is told: as an error in the
+log when it changes, and by two gauges for as long as it is so.
+
+When the authority in the Secret is replaced, the new one is used as soon as the registration trusts it, so that the two
+may be changed in either order. Until then the certificate that is shown stays.
 """
 
 import asyncio
@@ -13,17 +16,23 @@ from types import TracebackType
 from typing import Final, Self
 
 import structlog
+from prometheus_client import Gauge
 
-from multimirror.admission.certificates import Certificates, Schedule, due, plan
-from multimirror.admission.registration import Registration, covers
+from multimirror.admission.certificates import KeyPair, due, serving
+from multimirror.admission.registration import Registration, ca_bundle
 from multimirror.admission.server import AdmissionServer
 from multimirror.batch import Json
 from multimirror.kube import Client, Controller, Informer, RequeueAfter
-from multimirror.kube.errors import AlreadyExists, Conflict, NotFound
 from multimirror.kube.resources import MUTATING_WEBHOOKS, SECRETS
 from multimirror.kube.supervise import Supervisor
 
-FIELD_MANAGER: Final = "multimirror-admission"
+REGISTERED: Final = Gauge(
+    "multimirror_admission_registered", "1 while API servers are told to call this webhook for all that is ours."
+)
+FOREIGN: Final = Gauge(
+    "multimirror_admission_registration_foreign",
+    "What is registered under our name and is not ours: webhooks, rules, selectors, addresses.",
+)
 _KEY: Final = "webhook"
 _LOOK_AGAIN: Final = 3600.0  # however far off the next renewal is: clocks are set, events are missed
 
@@ -31,7 +40,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Webhook:
-    """Keeps an open server's certificates and its registration, while the context is open."""
+    """Keeps an open server's certificate, and watches its registration, while the context is open."""
 
     def __init__(
         self,
@@ -40,33 +49,39 @@ class Webhook:
         registration: Registration,
         *,
         secret: tuple[str, str],
-        schedule: Schedule | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`secret` is the namespace and name of the Secret that keeps the certificates."""
+        """`secret` is the namespace and name of the Secret with the authority, or with a certificate for us."""
         self._client = client
         self._server = server
         self._registration = registration
         self._namespace, self._secret_name = secret
-        self._schedule = schedule or Schedule()
         self._clock = clock
         self._secrets = Informer(client, SECRETS, self._namespace, field_selector=f"metadata.name={self._secret_name}")
         self._configurations = Informer(client, MUTATING_WEBHOOKS, field_selector=f"metadata.name={registration.name}")
         self._controller = Controller("admission", self._reconcile, concurrency=1, timeout=30.0)
-        self._served: Certificates | None = None
+        self._shown: KeyPair | None = None
+        self._told: tuple[list[str], list[str]] = ([], [])
         self._registered = asyncio.Event()
         self._running = contextlib.AsyncExitStack()
 
     def ready(self) -> str | None:
-        """Why Jobs cannot be admitted yet; None when they can. A check for the health server."""
-        return None if self._registered.is_set() else "the webhook is not registered yet"
+        """Why Jobs cannot be admitted yet; None when they can. A check for the health server.
+
+        A registration that is not right is no reason: the webhook answers whoever calls it, and would only be away.
+        """
+        if self._shown is None:
+            return f"no certificate: Secret {self._namespace}/{self._secret_name} is not there, or holds none"
+        if self._shown.ends <= self._clock():
+            return f"the certificate ended at {self._shown.ends}"
+        return None
 
     async def registered(self) -> None:
         """Wait until Jobs can be admitted."""
         await self._registered.wait()
 
     def look(self) -> None:
-        """Look at certificates and registration now."""
+        """Look at certificate and registration now."""
         self._controller.queue.add(_KEY)
 
     async def __aenter__(self) -> Self:
@@ -92,53 +107,39 @@ class Webhook:
 
     async def _reconcile(self, _: str) -> RequeueAfter:
         now = self._clock()
-        secret = self._secrets.get(f"{self._namespace}/{self._secret_name}")
-        stored = Certificates.read(secret.get("data")) if secret else None
-        injected = stored is not None and self._is_registered(stored)
-        wanted = plan(stored, self._registration.hosts(), now, self._schedule, injected=injected)
-        if wanted != stored:
-            try:
-                await self._store(wanted, secret)
-            except (AlreadyExists, Conflict, NotFound):
-                return RequeueAfter(1.0)  # another replica was faster; its step arrives in the cache and wakes us
-        if self._served != wanted:
-            self._server.use(wanted.current)
-            self._served = wanted
-        if not self._is_registered(wanted):
-            await self._register(wanted)
-        self._registered.set()
-        return RequeueAfter(min(_LOOK_AGAIN, due(wanted, now, self._schedule)))
-
-    async def _store(self, certificates: Certificates, secret: Json | None) -> None:
-        if secret is None:
-            new = {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "type": "kubernetes.io/tls",
-                "metadata": {
-                    "name": self._secret_name,
-                    "namespace": self._namespace,
-                    "labels": {"app.kubernetes.io/part-of": "multimirror"},
-                },
-                "data": certificates.data(),
-            }
-            await self._client.create(SECRETS, new, field_manager=FIELD_MANAGER)
-        else:
-            changed = {**secret, "data": certificates.data()}
-            await self._client.replace(SECRETS, changed, field_manager=FIELD_MANAGER)
-        _log.info("certificates stored", ends=str(certificates.current.ends), renewal=certificates.next is not None)
-
-    def _is_registered(self, certificates: Certificates) -> bool:
         live = self._configurations.get(self._registration.name)
-        return live is not None and covers(live, self._registration.configuration(certificates.trusted))
+        secret = self._secrets.get(f"{self._namespace}/{self._secret_name}")
+        stored = KeyPair.read(secret.get("data")) if secret else None
+        if stored is None:
+            _log.error("there is no certificate to show", secret=f"{self._namespace}/{self._secret_name}")
+        elif self._shown is None or self._shown.ends <= now or _is_trusted(stored, live):
+            certificate = serving(stored, self._shown, self._registration.hosts(), now)
+            if certificate != self._shown:
+                self._server.use(certificate)
+                self._shown = certificate
+                _log.info("shows a certificate", ends=str(certificate.ends), issued_here=stored.is_authority)
+        self._tell(live)
+        return RequeueAfter(min(_LOOK_AGAIN, due(self._shown, now)) if self._shown is not None else _LOOK_AGAIN)
 
-    async def _register(self, certificates: Certificates) -> None:
-        await self._client.patch(
-            MUTATING_WEBHOOKS,
-            self._registration.name,
-            self._registration.configuration(certificates.trusted),
-            patch_type="apply",
-            field_manager=FIELD_MANAGER,
-            force=True,
-        )
-        _log.info("webhook registered", name=self._registration.name)
+    def _tell(self, live: Json | None) -> None:
+        foreign, missing = self._registration.foreign(live), self._registration.missing(live, self._shown)
+        FOREIGN.set(len(foreign))
+        REGISTERED.set(not missing)
+        if self._shown is not None and not missing:
+            self._registered.set()
+        else:
+            self._registered.clear()
+        if self._told != (foreign, missing):
+            self._told = (foreign, missing)
+            for each in foreign:
+                _log.error("somebody else's entry is in our registration", name=self._registration.name, what=each)
+            for each in missing:
+                _log.warning("the webhook is not registered as it should be", name=self._registration.name, what=each)
+
+
+def _is_trusted(stored: KeyPair, live: Json | None) -> bool:
+    """By every webhook of the registration. Where there is none, nobody can mistrust it; and who brings certificates of
+    his own sees to that himself."""
+    return not stored.is_authority or all(
+        stored.is_trusted_by(ca_bundle(webhook)) for webhook in (live or {}).get("webhooks") or ()
+    )

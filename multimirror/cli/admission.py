@@ -1,23 +1,32 @@
-"""The admission webhook as a part of `multimirror run`: served by every replica, leader or not.
+"""The admission webhook as a process of its own (`multimirror admission`), or beside the dispatcher in one.
 
-It has a client and caches of its own: a flood of Jobs, or of calls by somebody who is no API server, takes nothing from
-the dispatcher's share of calls.
+On its own neither can bring the other down, and it has an account that may do next to nothing. Either way every replica
+serves it, and it has a client and caches of its own: a flood of Jobs, or of calls by somebody who is no API server,
+takes nothing from the dispatcher's share of calls.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
+import click
 import structlog
 
-from multimirror.admission import NAMESPACES, AdmissionServer, Registration, Webhook
+from multimirror.admission import NAMESPACES, PATH, AdmissionServer, Registration, Service, Webhook
 from multimirror.api import MIRROR_QUEUES
+from multimirror.api.limits import MAX_JOB_BYTES
 from multimirror.kube import Client, Connection
 from multimirror.kube.health import HealthServer
 from multimirror.kube.informers import Informers
+from multimirror.kube.supervise import Supervisor
 
-SECRET: Final = "multimirror-admission"  # noqa: S105 - the name of a Secret, not what is in it
+AUTHORITY: Final = "multimirror-admission-ca"
+"""The Secret with the authority that the installation brings."""
+SERVICE: Final = "multimirror-admission"
+"""Of the Deployment that is installed."""
 _AGENT: Final = "multimirror-admission"
 _log = structlog.get_logger(__name__)
 
@@ -30,13 +39,50 @@ class AdmissionOptions:
     port: int
     registration: Registration
     namespace: str
-    """Where the Secret with the certificates is."""
+    """Where the Secret is."""
+    secret: str = AUTHORITY
+    client_authority: Path | None = None
+    """Who signs the certificates of API servers; None: they show none."""
+    max_job_bytes: int = MAX_JOB_BYTES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionProcess:
+    """What `multimirror admission` was told."""
+
+    kubeconfig: Path | None
+    context: str | None
+    health_host: str
+    health_port: int
+    admission: AdmissionOptions
+
+
+def registration(
+    namespace: str, service: str | None, url: str | None, manager: str, *, flag: str = "--admission-url"
+) -> Registration:
+    """As the flags say it, which are checked here."""
+    if url is not None and (not url.startswith("https://") or not url.endswith(PATH)):
+        raise click.UsageError(f"{flag}: must be https://HOST:PORT{PATH}, not {url!r}")
+    return Registration(service=Service(namespace, service) if service is not None else None, url=url, manager=manager)
+
+
+async def serve_alone(options: AdmissionProcess, stop: asyncio.Event) -> None:
+    """Until `stop`."""
+    connection = Connection.own(options.kubeconfig, options.context, name="management")
+    async with AsyncExitStack() as stack:
+        health = await stack.enter_async_context(HealthServer(options.health_host, options.health_port))
+        _log.info("serves metrics and health", host=health.host, port=health.port)
+        process = await stack.enter_async_context(Supervisor())
+        health.add_health_check("tasks", process.why_unhealthy)
+        await stack.enter_async_context(serve_admission(options.admission, connection, health))
+        await stop.wait()
 
 
 @asynccontextmanager
 async def serve_admission(
     options: AdmissionOptions, connection: Connection, health: HealthServer
 ) -> AsyncIterator[None]:
+    health.add_ready_check("admission", lambda: "not served yet")
     async with Client(connection, concurrency=8, user_agent=_AGENT) as client, Informers(client) as informers:
         server = AdmissionServer(
             client,
@@ -45,9 +91,12 @@ async def serve_admission(
             host=options.host,
             port=options.port,
             manager=options.registration.manager,
+            max_job_bytes=options.max_job_bytes,
+            client_authority=options.client_authority,
         )
         async with server:
             _log.info("serves admission", host=server.host, port=server.port)
-            async with Webhook(client, server, options.registration, secret=(options.namespace, SECRET)) as webhook:
+            secret = (options.namespace, options.secret)
+            async with Webhook(client, server, options.registration, secret=secret) as webhook:
                 health.add_ready_check("admission", webhook.ready)
                 yield

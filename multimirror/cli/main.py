@@ -33,6 +33,7 @@ COMMANDS: Final = {
         "install": "Install the controller, or bring it up to date.",
         "uninstall": "Remove the controller; no Job is left stuck.",
         "run": "Run the dispatcher.",
+        "admission": "Serve the admission webhook.",
         "doctor": "Find what is wrong, and say what to do about it.",
     },
     "The command line itself": {

@@ -11,6 +11,7 @@ from multimirror.api.ownership import Signer
 from multimirror.cli import credentials
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.kube import ApiError, Client, Connection, resources
+from multimirror.kube.budget import UNTRUSTED
 from multimirror.kube.errors import ConfigError, Forbidden, NotFound
 from multimirror.kube.kubeconfig import Access, parse_strict
 from multimirror.workers import CopyKeyError, find_copy_key, identity_of
@@ -31,7 +32,7 @@ class WorkerConnection:
 
     def client(self, *, timeout: float = 15.0) -> Client:
         """For `async with`."""
-        return Client(self.connection, user_agent="multimirror-cli", timeout=timeout)
+        return Client(self.connection, user_agent="multimirror-cli", timeout=timeout, limits=UNTRUSTED)
 
 
 class CredentialsError(CommandError):

@@ -4,12 +4,13 @@ Written down with the assignment (the annotation multimirror.dev/reserved), and 
 not what the object says, for its user may change that, but what its copy was made of, or may grow to. It changes in
 three ways. It grows when the scheduler has found room for more pods, before the copy does. It shrinks when the copy
 has shown that it did. It is written anew with the next assignment. With it goes the digest of the template that the
-pods were counted from: an object whose template is another one now is counted anew, as another attempt.
+pods were counted from: an object whose template is another one now is counted anew, as another attempt. Unless nobody
+has changed its spec since, as its generation tells: then an API server only writes the same template otherwise (a newer
+one knows a new default), and the new digest is written down.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any, Final, Protocol
 
 import orjson
@@ -18,7 +19,7 @@ from multimirror.api.names import RESERVED_ANNOTATION
 from multimirror.batch import Json
 from multimirror.batch.caching import TextCache
 from multimirror.batch.quantities import QuantityError, quantity
-from multimirror.kinds.pod_sets import Amounts, PodSet, nanos, pod_requests
+from multimirror.kinds.pod_sets import Amounts, PodSet, amount_text, nanos, pod_requests
 
 RESOURCES_LIMIT: Final = 63
 """Resources that one template may name. One that names more is not placed: nothing that counts is left out."""
@@ -44,6 +45,10 @@ class _Counted(Protocol):
     def pod_sets(self, obj: Json) -> Sequence[PodSet]: ...
 
 
+class _Assigned(_Counted, Protocol):
+    def is_suspended(self, obj: Json) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Reserved:
     """What is counted for one object."""
@@ -51,6 +56,8 @@ class Reserved:
     template: str
     """The digest of what its pods are made of."""
     pod_sets: tuple[ReservedPods, ...]
+    generation: int = 0
+    """Of the object, when it had been assigned; 0: not known."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -79,17 +86,25 @@ class Reserved:
             {
                 "name": pods.name,
                 "count": pods.count,
-                "requests": {name: _text(amount) for name, amount in sorted(pods.requests.items())},
+                "requests": {name: amount_text(amount) for name, amount in sorted(pods.requests.items())},
             }
             for pods in self.pod_sets
         ]
-        return orjson.dumps({"template": self.template, "podSets": sets}).decode()
+        written = {"template": self.template, "generation": self.generation, "podSets": sets}
+        return orjson.dumps(written).decode()
 
 
 def reserved_for(kind: _Counted, obj: Json) -> Reserved:
     """What an object asks for, as it is now: to be written down when it gets a worker."""
     sets = (ReservedPods(each.name, each.count, pod_requests(each.spec)) for each in kind.pod_sets(obj))
     return Reserved(kind.template_of(obj), tuple(sets))
+
+
+def reserved_by_assignment(kind: _Assigned, obj: Json) -> Reserved:
+    """The same, with the generation that the object will have when it is assigned, and resumed by that."""
+    generation = obj["metadata"].get("generation", 0)
+    after = generation + kind.is_suspended(obj) if generation else 0
+    return replace(reserved_for(kind, obj), generation=after)
 
 
 def reserved_of(obj: Json) -> Reserved | None:
@@ -120,8 +135,5 @@ def _parsed(found: Any) -> Reserved:
         if any(amount < 0 for amount in requests.values()):
             raise ValueError(requests)
         sets.append(ReservedPods(str(each["name"]), count, requests))
-    return Reserved(str(found["template"]), tuple(sets))
-
-
-def _text(amount: int) -> str:
-    return f"{Decimal(amount).scaleb(-9).normalize():f}"
+    generation = found.get("generation", 0)
+    return Reserved(str(found["template"]), tuple(sets), generation if isinstance(generation, int) else 0)

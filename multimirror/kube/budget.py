@@ -26,7 +26,8 @@ MIB: Final = 1024 * 1024
 ERROR_BYTES: Final = MIB
 """Of an answer that is no success, whatever was asked."""
 _EVENT_BYTES: Final = 2 * KIB
-"""What an event costs besides its bytes: a small one is as much work as a larger one."""
+_VALUE_BYTES: Final = 32
+"""What an event, and each of its values, costs besides its bytes: it is work, not length, that has to be paid for."""
 _PER_WRITE: Final = 64 * KIB
 _PER_WRITTEN_BYTE: Final = 16
 """What a write of ours explains: its answer, and the events that follow from it."""
@@ -46,15 +47,17 @@ class AnswerLimits:
     """So many objects are asked for at once; fewer when they are too large together. None: all."""
     event: int
     """Of one event of a watch."""
+    values: int | None
+    """How many values one of these may have: a megabyte of brackets takes longer to look at than one of text."""
     list_seconds: float
     """For a whole list, with all its pages."""
 
 
 TRUSTED: Final = AnswerLimits(
-    small=16 * MIB, object=16 * MIB, page=1024 * MIB, page_items=None, event=64 * MIB, list_seconds=300.0
+    small=16 * MIB, object=16 * MIB, page=1024 * MIB, page_items=None, event=64 * MIB, values=None, list_seconds=300.0
 )
 UNTRUSTED: Final = AnswerLimits(
-    small=MIB, object=4 * MIB, page=4 * MIB, page_items=500, event=4 * MIB, list_seconds=120.0
+    small=MIB, object=4 * MIB, page=4 * MIB, page_items=500, event=4 * MIB, values=200_000, list_seconds=120.0
 )
 
 
@@ -83,9 +86,9 @@ class Budget:
         self._asked = float("-inf")
         self._known = Allowance(0.0, 0.0)
 
-    def spend(self, size: int, *, events: int = 0) -> None:
+    def spend(self, size: int, *, values: int = 0, events: int = 0) -> None:
         """So much has come. Raises OverBudget."""
-        self._level = self._filled() - size - events * _EVENT_BYTES
+        self._level = self._filled() - size - values * _VALUE_BYTES - events * _EVENT_BYTES
         if self._level < 0:
             self._level = None  # it starts anew with whatever comes after its owner was told
             known = self._allowance()
@@ -137,12 +140,17 @@ class CacheBudget:
         if self.objects + objects > limits.objects:
             raise self._breach(f"it shows more than {limits.objects} {self._what}")
         if self.weight + weight > limits.weight:
-            raise self._breach(f"it shows {self._what} of more than {_mib(limits.weight)}")
+            raise self._breach(f"the {self._what} that it shows take more than {_mib(limits.weight)} of memory")
 
     def add(self, objects: int, weight: int) -> None:
         """What is kept has changed by so much."""
         self.objects += objects
         self.weight += weight
+
+
+def values_in(text: bytes) -> int:
+    """How many values this JSON has at most; quick, because what stands in strings is counted as well."""
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 def _mib(size: float) -> str:

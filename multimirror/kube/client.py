@@ -14,6 +14,7 @@ Not here: caching (informer.py), and retries of work, which belong to the queue.
 
 import asyncio
 import copy
+import http
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ import orjson
 from prometheus_client import Counter, Histogram
 
 from . import metrics
-from .budget import ERROR_BYTES, TRUSTED, AnswerLimits, Budget
+from .budget import ERROR_BYTES, TRUSTED, AnswerLimits, Budget, values_in
 from .connection import Connection
 from .errors import (
     ApiError,
@@ -55,6 +56,7 @@ _PATCH_TYPES: Final = {
     "apply": "application/apply-patch+yaml",  # JSON is YAML
 }
 _WATCH_GRACE: Final = 10.0  # how much longer than its own timeout a server may keep a watch open
+_CODES: Final = frozenset(int(code) for code in http.HTTPStatus)
 _EMPTY_PAGES: Final = 16  # in a row, before the end of a list
 _LISTS_ANEW: Final = 2  # how often a list starts again because the token for its next page has expired
 
@@ -143,6 +145,12 @@ class Client:
         """
         view = copy.copy(self)
         view._guard = check
+        return view
+
+    def metered(self, budget: Budget) -> Self:
+        """The same client, opened already, whose answers are paid for by another budget."""
+        view = copy.copy(self)
+        view.budget = budget
         return view
 
     async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Object:
@@ -246,7 +254,7 @@ class Client:
             except _PageTooLarge as error:
                 limit = params["limit"]
                 if not isinstance(limit, int) or limit <= 1:
-                    raise self._over_budget(str(error)) from error
+                    raise self._over_budget(error.message) from error
                 params["limit"] = limit // 2
 
     def _no_list(self, path: str) -> BadAnswer:
@@ -385,8 +393,15 @@ class Client:
                 deadline.reschedule(None)  # the time that our user takes is not the server's
                 yield ()
                 deadline.reschedule(_after(silence()))
-                chunks, longest = self._metered(stream.chunks()), self.limits.event
-                async for batch in decode(chunks, self.cluster, trim, longest=longest, too_long=self._over_budget):
+                events = decode(
+                    self._metered(stream.chunks()),
+                    self.cluster,
+                    trim,
+                    longest=self.limits.event,
+                    most_values=self.limits.values,
+                    refuse=self._over_budget,
+                )
+                async for batch in events:
                     deadline.reschedule(None)
                     if self.budget is not None:
                         self.budget.spend(0, events=len(batch))
@@ -429,7 +444,7 @@ class Client:
     async def _metered(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for chunk in chunks:
             if self.budget is not None:
-                self.budget.spend(len(chunk))
+                self.budget.spend(len(chunk), values=values_in(chunk))
             yield chunk
 
     async def _refusal(self, stream: Stream, path: str) -> ApiError:
@@ -478,6 +493,12 @@ class Client:
         return self._parsed(request, await self._send(request))
 
     def _parsed(self, request: _Request, response: Response) -> Object:
+        most = self.limits.values
+        if most is not None and values_in(response.body) > most:
+            message = f"its answer to {request.method} {request.path} has more than {most} values"
+            if request.paged:
+                raise _PageTooLarge(message, cluster=self.cluster)
+            raise self._over_budget(message, outcome_unknown=request.method not in READS)
         answer: object = None
         cause: Exception | None = None
         try:
@@ -608,7 +629,7 @@ class Client:
         verb = verb or method
         counter = self._counters.get((verb, status))
         if counter is None:
-            code = str(status) if status else "<error>"
+            code = _code(status)
             counter = metrics.REQUESTS.labels(code, verb, self._host, self.cluster)
             self._counters[verb, status] = counter
         counter.inc()
@@ -621,6 +642,13 @@ class Client:
 
 def _larger(error: TooLarge, what: str) -> str:
     return f"its answer to {what} is larger than {error.limit} bytes"
+
+
+def _code(status: int) -> str:
+    """As a label; of what no server says in earnest there are hundreds."""
+    if not status:
+        return "<error>"
+    return str(status) if status in _CODES else f"{status // 100}xx"
 
 
 def _write(dry_run: bool, field_manager: str | None) -> dict[str, str | int | bool | None]:

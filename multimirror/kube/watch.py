@@ -8,15 +8,18 @@ Whatever comes at once is taken in slices, between which everybody else has a tu
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import orjson
 
+from .budget import values_in
 from .errors import BadAnswer, error_from_status
 from .resource import Object
 
-_SLICE: Final = 64  # events between two turns of everybody else
+_SLICE: Final = 64  # events between two turns of everybody else,
+_SLICE_BYTES: Final = 128 * 1024  # or bytes, when they are large
+_SHORTEST: Final = 40  # bytes of an event: a megabyte of line breaks is no watch
 _LONGEST_VERSION: Final = 64
 _LONGEST_NAME: Final = 253
 _TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK"})
@@ -75,32 +78,54 @@ async def decode(
     trim: Trim | None = None,
     *,
     longest: int = 64 * 1024 * 1024,
-    too_long: Callable[[str], Exception] | None = None,
+    most_values: int | None = None,
+    refuse: Callable[[str], Exception] | None = None,
 ) -> AsyncIterator[list[WatchEvent]]:
     """The events of each chunk, as soon as they are whole.
 
     `trim` is applied to each object as soon as it is parsed: what it drops is still in the processor's cache, and the
-    next object can use its memory. An event of more than `longest` bytes raises what `too_long` makes of it.
+    next object can use its memory. An event of more than `longest` bytes, or of more than `most_values`, raises what
+    `refuse` makes of it.
     """
     pending = bytearray()
     async for chunk in chunks:
         head, newline, tail = chunk.rpartition(b"\n")
         if len(pending) + (chunk.index(b"\n") if newline else len(chunk)) > longest:
-            message = f"a watch sent an event of more than {longest} bytes"
-            raise too_long(message) if too_long is not None else BadAnswer(message, cluster=cluster)
+            raise _refused(f"it sent an event of more than {longest} bytes", cluster, refuse)
         if not newline:
             pending += tail
             continue
+        if head.count(b"\n") * _SHORTEST > len(head) + _SLICE_BYTES:
+            raise _refused("it sent thousands of lines that are no events", cluster, refuse)
         lines = (bytes(pending) + head).split(b"\n") if pending else head.split(b"\n")
         pending = bytearray(tail)
-        for start in range(0, len(lines), _SLICE):
-            if start:
+        for number, some in enumerate(_slices(lines)):
+            if number:
                 await asyncio.sleep(0)
-            events, error = _parse(lines[start : start + _SLICE], cluster, trim)
+            if most_values is not None and any(values_in(line) > most_values for line in some):
+                raise _refused(f"it sent an event of more than {most_values} values", cluster, refuse)
+            events, error = _parse(some, cluster, trim)
             if events:
                 yield events
             if error is not None:
                 raise error
+
+
+def _slices(lines: list[bytes]) -> Iterator[list[bytes]]:
+    some: list[bytes] = []
+    size = 0
+    for line in lines:
+        some.append(line)
+        size += len(line)
+        if len(some) >= _SLICE or size >= _SLICE_BYTES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
+
+
+def _refused(message: str, cluster: str, refuse: Callable[[str], Exception] | None) -> Exception:
+    return refuse(message) if refuse is not None else BadAnswer(message, cluster=cluster)
 
 
 def _parse(lines: list[bytes], cluster: str, trim: Trim | None) -> tuple[list[WatchEvent], Exception | None]:

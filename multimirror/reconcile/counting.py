@@ -4,22 +4,35 @@
                                 anew. While its user has suspended it, nothing runs, and nothing is done
     asks for more pods          the scheduler looks for room, for as long as it takes; the copy keeps what is reserved
     asks for fewer              the copy follows first; when its pods are gone, that much less is reserved
+    the same, written otherwise its new digest is written down (an API server that knows a new default)
     nothing written down        what the copy has is (an object that was assigned by an older version)
 
 So what is counted is never less than what a copy has.
 """
 
+from dataclasses import replace
+
 from multimirror.api.placement import Copy
 from multimirror.batch import Json
 from multimirror.kinds.kind import Kind
-from multimirror.kinds.reserved import reserved_for, reserved_of
+from multimirror.kinds.reserved import Reserved, reserved_for, reserved_of
 from multimirror.reconcile.actions import Action, Grow, Reserve, SyncCopy, Unassign
 
 
 def template_changed(kind: Kind, obj: Json) -> bool:
     """It is to run, and from another template than was counted."""
     reserved = reserved_of(obj)
-    return reserved is not None and reserved.template != kind.template_of(obj) and not kind.is_suspended(obj)
+    return (
+        reserved is not None
+        and reserved.template != kind.template_of(obj)
+        and not _is_untouched(reserved, obj)
+        and not kind.is_suspended(obj)
+    )
+
+
+def _is_untouched(reserved: Reserved, obj: Json) -> bool:
+    """Nobody has changed its spec since it was assigned: its template is the same, whatever its digest is."""
+    return bool(reserved.generation and reserved.generation == obj["metadata"].get("generation"))
 
 
 def another_template(kind: Kind, obj: Json, copy: Copy | None) -> list[Action]:
@@ -41,6 +54,9 @@ def reservation(kind: Kind, obj: Json, copy: Copy, *, may_write: bool) -> list[A
     reserved, held = reserved_of(obj), kind.pods_held(copy.object)
     if reserved is None:
         return [Reserve(reserved_for(kind, obj).resized(held))] if may_write else []
+    template = kind.template_of(obj)
+    if reserved.template != template and _is_untouched(reserved, obj):
+        return [Reserve(replace(reserved, template=template))] if may_write else []
     asked, counted = kind.pod_counts(obj), reserved.counts
     more = {name: count for name, count in asked.items() if count > counted.get(name, 0)}
     if more:

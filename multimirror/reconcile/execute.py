@@ -44,6 +44,7 @@ from multimirror.reconcile.actions import (
 from multimirror.reconcile.memory import Memory
 from multimirror.reconcile.metrics import DispatchTimer
 from multimirror.reconcile.originals import Originals
+from multimirror.reconcile.pacing import Pacer, job_bucket
 from multimirror.reconcile.state import ObservedState
 from multimirror.reconcile.wholes import WholeOriginals
 from multimirror.scheduling.announcements import Announcements
@@ -66,6 +67,8 @@ _TAKEN_AWAY: Final = dict.fromkeys(
     )
 )
 """The uid of the copy stays until the next attempt has one: it says which copy may still be deleted."""
+_WRITES_OF_A_MOVE: Final = 3
+"""Away, to the next worker, and what the copy there says first."""
 _ASK_AGAIN_SECONDS: Final = 300.0
 """For a status that breaks a rule: mostly it always will, unless it is the rule of a policy that is put right."""
 
@@ -75,6 +78,7 @@ class ManagementExecutor:
 
     def __init__(self, client: Client, originals: Originals, memory: Memory, announcements: Announcements) -> None:
         self._client, self._originals, self._memory, self._announcements = client, originals, memory, announcements
+        self._pacer = Pacer()
 
     async def patch_status(self, kind: Kind, obj: Json, action: PatchStatus) -> RequeueAfter | None:
         """Write the status, unless the server has already said that it does not want it."""
@@ -82,6 +86,9 @@ class ManagementExecutor:
         notes, now = self._memory.of(ref), asyncio.get_running_loop().time()
         if notes.rejected_status == action.status and now < notes.rejected_until:
             return RequeueAfter(notes.rejected_until - now)
+        finished = kind.outcome({"status": action.status}).finished
+        if (wait := self._paced(kind, obj, worker, can_wait=not finished)) is not None:
+            return wait
         changed_at, notes.changed_at = notes.changed_at, None
         metadata = _exactly(obj)
         if action.copy_uid is not None:
@@ -105,17 +112,33 @@ class ManagementExecutor:
             notes.rejected_until = now + _ASK_AGAIN_SECONDS
             return RequeueAfter(_ASK_AGAIN_SECONDS)
         self._originals.writes(ref).wrote(answer)
-        outcome = kind.outcome({"status": action.status})
-        if outcome.finished:
-            _log.info("finished", ref=str(ref), object=key_of(obj), cluster=worker, success=outcome.success)
+        if finished:
+            success = kind.outcome({"status": action.status}).success
+            _log.info("finished", ref=str(ref), object=key_of(obj), cluster=worker, success=success)
         metrics.MIRRORED.labels(worker).inc()
         if changed_at is not None:
             metrics.MIRROR_SECONDS.labels(worker).observe(asyncio.get_running_loop().time() - changed_at)
         return None
 
+    def _paced(
+        self, kind: Kind, obj: Json, worker: str, *, writes: int = 1, can_wait: bool = True
+    ) -> RequeueAfter | None:
+        """Pay for a write that a worker brings about; or when to come again, where there is nothing to pay with."""
+        notes, now = self._memory.of(ref_of(kind, obj)), asyncio.get_running_loop().time()
+        if notes.pace is None:
+            notes.pace = job_bucket(now)
+        wait = self._pacer.wait(notes.pace, worker, now) if can_wait else 0.0
+        if wait > 0:
+            metrics.PACED.labels(worker).inc()
+            return RequeueAfter(wait)
+        self._pacer.pay(notes.pace, worker, kind.size_of(obj), now, writes=writes)
+        return None
+
     async def unassign(self, kind: Kind, obj: Json, action: Unassign) -> RequeueAfter | None:
         """Suspend it and take its worker away."""
         metadata, worker = obj["metadata"], cluster_of(obj) or ""
+        if (wait := self._paced(kind, obj, worker, writes=_WRITES_OF_A_MOVE)) is not None:
+            return wait
         body = {"metadata": {**_exactly(obj), "annotations": _TAKEN_AWAY}, **kind.suspension(suspend=True)}
         answer = await self._client.patch(kind.resource, metadata["name"], body, metadata["namespace"])
         ref = ref_of(kind, obj)
@@ -139,7 +162,7 @@ class ManagementExecutor:
     def reject_status(self, kind: Kind, obj: Json, action: RejectStatus) -> None:
         """What the worker says breaks the rules: say so, once."""
         notes, words = self._memory.of(ref_of(kind, obj)), str(action.rejection)
-        if notes.rejected_status != {"rejected": words}:
+        if notes.rejected_status != {"rejected": words} and self._paced(kind, obj, action.worker) is None:
             notes.rejected_status = {"rejected": words}
             metrics.STATUS_REFUSED.labels(action.worker, "rules").inc()
             message = f"the status from worker {action.worker} breaks the rules: {words}"
@@ -265,7 +288,7 @@ class WorkerExecutor:
         return kind.make_copy(obj, options)
 
     def _is_signed(self, kind: Kind, answer: Json) -> bool:
-        return self._context.signer.signed(kind.resource, self._session.facts.identity, self._sound(answer))
+        return self._session.is_ours(kind.resource, self._sound(answer))
 
     def _sound(self, answer: Json) -> Json:
         if not has_sound_metadata(answer):

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from multimirror.batch import Json
 from multimirror.kinds.kind import Ref
+from multimirror.reconcile.pacing import Bucket
 
 _ATTEMPTS_KNOWN: Final = 4
 
@@ -46,6 +47,8 @@ class Notes:
     """When it is asked again (the event loop's time)."""
     rejected_patch: Json | None = None
     """The fields of a copy that a worker would not take, or changed back."""
+    pace: Bucket | None = None
+    """What it has left to pay for writes with."""
     changed_at: float | None = None
     """When a change of the copy was first observed that has not been mirrored yet (the event loop's time)."""
 

@@ -37,6 +37,11 @@ MIRROR_SECONDS: Final = Histogram(
     ("worker",),
     buckets=_BUCKETS,
 )
+PACED: Final = Counter(
+    "multimirror_writes_paced_total",
+    "Times that a write was put off because a worker brings about too many: statuses, and copies that vanish.",
+    ("worker",),
+)
 STATUS_REFUSED: Final = Counter(
     "multimirror_status_refused_total",
     "Statuses that were not written, by who refused: rules, server.",

@@ -69,7 +69,7 @@ def _is_as_decided(kind: Kind, cached: Json, whole: Json) -> bool:
         and "deletionTimestamp" not in whole["metadata"]
         and _place(whole) == _place(cached)
         and reserved == reserved_of(cached)
-        and (reserved is None or reserved.template == kind.template_of(whole))
+        and (reserved is None or kind.template_of(whole) == kind.template_of(cached))
         and kind.is_suspended(whole) == kind.is_suspended(cached)
         and not kind.outcome(whole).ending
     )

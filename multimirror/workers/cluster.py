@@ -36,6 +36,8 @@ _LONGEST_WAIT: Final = 30.0
 _BEATS: Final = 4
 """Between two questions about rights that we lack."""
 _MOST_IMPOSTORS: Final = 1000
+_FORMER_IDENTITIES: Final = 3
+_TELL_EVERY: Final = 0.2
 _SMALL_KUBECONFIG: Final = 8 * 1024
 """Up to here it is read at once; what is larger in a thread, so that nobody waits for it."""
 _IDENTITIES: Final = 3
@@ -82,13 +84,15 @@ class Worker:
         claim: Callable[[str, str], str],
         clock: Callable[[], float],
         misbehaviour: Misbehaviour | None = None,
+        identity: str = "",
     ) -> None:
         """`asked`: what to follow in any case. `claim(name, identity)`: who else is this cluster already, if any.
-        `misbehaviour`: what was written down of it."""
+        `misbehaviour`, `identity`: what was written down of it."""
         self.name = name
         self.state = WorkerState(misbehaviour=misbehaviour)
         self.session: Session | None = None
         """Open and synced, while connected."""
+        self._identities = [identity] if identity else []  # that it has had, as far as we know; the latest few
         self.token: TokenState | None = None
         """What is known of its token (renewal.py)."""
         self._in_use: bytes | None = None  # the kubeconfig of the session
@@ -104,6 +108,8 @@ class Worker:
         self._scope: asyncio.Timeout | None = None
         self._replaced: list[float] = []  # when it was another cluster than before
         self._parsed: tuple[bytes, Connection | ConfigError] | None = None
+        self._told_at = float("-inf")  # when its capacity and namespaces were told last
+        self._telling: asyncio.TimerHandle | None = None
         self._poked = asyncio.Event()
         self._settled = asyncio.Event()
         self._log = _log.bind(cluster=name)
@@ -211,6 +217,8 @@ class Worker:
                 else:
                     backoff.reset()
         finally:
+            if self._telling is not None:
+                self._telling.cancel()
             self._settled.set()  # nobody is to wait for it any more
 
     def _pause(self) -> float:
@@ -257,6 +265,7 @@ class Worker:
                 guard=self._options.guard,
                 clock=self._clock,
                 budget=self._budget,
+                formerly=tuple(self._identities),
             ) as session:
                 same = self._claim(self.name, session.facts.identity)
                 if same:
@@ -430,6 +439,8 @@ class Worker:
     def _connected(self, session: Session) -> None:
         self.session = session
         self._impostors.clear()
+        if session.facts.identity not in self._identities:
+            self._identities = [*self._identities, session.facts.identity][-_FORMER_IDENTITIES:]
         metrics.show_foreign(self.name, self.foreign)
         for resource, namespace in self._asked:  # also those that were asked for while it was being opened
             session.follow(namespace, resource)
@@ -484,6 +495,16 @@ class Worker:
         self._handlers.copy_changed(self.name, resource, change)
 
     def _cluster_changed(self) -> None:
+        """Told at once, and then a few times a second: its namespaces may come and go by the thousand."""
+        loop = asyncio.get_running_loop()
+        left = self._told_at + _TELL_EVERY - loop.time()
+        if left <= 0:
+            self._tell_cluster()
+        elif self._telling is None:
+            self._telling = loop.call_later(left, self._tell_cluster)
+
+    def _tell_cluster(self) -> None:
+        self._telling, self._told_at = None, asyncio.get_running_loop().time()
         session = self.session
         if session is not None:
             self.state = replace(self.state, capacity=session.capacity(), namespaces=session.namespaces())

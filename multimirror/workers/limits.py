@@ -1,8 +1,9 @@
 """How much a worker may send and show, which grows with what *we* have there.
 
-    traffic     256 MiB at once and 64 MiB a minute for whoever has nothing of ours; each copy explains 1 MiB at once
+    traffic     128 MiB at once and 64 MiB a minute for whoever has nothing of ours; each copy explains 1 MiB at once
                 and 4 MiB a minute more (a Job with thousands of pods changes twice a second), up to 600 MiB a minute:
                 more than that is nobody's work, and would be a noticeable part of ours
+    inventory   512 MiB at once and 128 MiB a minute for its nodes and namespaces: ten thousand nodes, listed twice
     copies      10,000 objects and 32 MiB besides twice those that we know of; each of them 32 KiB
     nodes       30,000 and 48 MiB
     namespaces  30,000 and 24 MiB
@@ -18,9 +19,10 @@ from typing import Final
 from multimirror.kube.budget import KIB, MIB, Allowance, Budget, CacheBudget, CacheLimits
 from multimirror.kube.errors import OverBudget
 
-_BURST, _BURST_PER_COPY = 256 * MIB, MIB
+_BURST, _BURST_PER_COPY = 128 * MIB, MIB
 _PER_MINUTE, _PER_MINUTE_PER_COPY, _MOST_PER_MINUTE = 64 * MIB, 4 * MIB, 600 * MIB
 _LARGEST_BURST: Final = 4096 * MIB
+_INVENTORY: Final = Allowance(512 * MIB, 128 * MIB)
 _COPIES, _COPIES_WEIGHT, _COPY_WEIGHT = 10_000, 32 * MIB, 32 * KIB
 _NODES: Final = CacheLimits(30_000, 48 * MIB)
 _NAMESPACES: Final = CacheLimits(30_000, 24 * MIB)
@@ -33,13 +35,14 @@ class WorkerBudget:
     def __init__(self, worker: str, known: Callable[[], int], on_breach: Callable[[OverBudget], None]) -> None:
         """`known`: how many of our objects are there, as far as their originals say."""
         self.traffic: Final = Budget(worker, self._allowance, on_breach)
+        self.inventory: Final = Budget(worker, lambda: _INVENTORY, on_breach)
         self._known = known
         self._count = 0
         self._asked = float("-inf")
 
     def copies(self) -> CacheBudget:
         """For one session."""
-        return CacheBudget("objects with our labels, most of which we do not know", self._copies, self.traffic.breach)
+        return CacheBudget("objects with our labels", self._copies, self.traffic.breach)
 
     def nodes(self) -> CacheBudget:
         return CacheBudget("nodes", lambda: _NODES, self.traffic.breach)

@@ -180,6 +180,7 @@ class Workers:
             claim=self._claim,
             clock=self._clock,
             misbehaviour=Misbehaviour.read(cluster),
+            identity=recorded_identity(cluster),
         )
         self._tasks[name] = tasks.start(f"worker {name}", worker.run())
 

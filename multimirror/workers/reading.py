@@ -23,15 +23,15 @@ _log = structlog.get_logger(__name__)
 
 
 def reader_of_copies(
-    resource: Resource, trim: Trim, *, cluster: str, namespace: str | None, made_by_us: MadeByUs
+    resource: Resource, trim: Trim, *, namespace: str | None, is_ours: Callable[[Resource, Object], bool]
 ) -> Trim:
-    """What an informer of copies keeps. `cluster`: the identity of the worker; `namespace`: None for all."""
+    """What an informer of copies keeps. `namespace`: None for all. `is_ours`: asked of what has sound metadata."""
 
     def read(obj: Object) -> Object | None:
         try:
             if not has_sound_metadata(obj) or namespace not in {None, obj["metadata"]["namespace"]}:
                 return None
-            kept = trim(obj) if made_by_us(resource, cluster, obj) else None
+            kept = trim(obj) if is_ours(resource, obj) else None
             return compact(kept) if kept is not None else None
         except Exception:  # noqa: BLE001 - whatever nobody thought of costs this copy alone
             _log.exception("a copy cannot be read", resource=resource.name)

@@ -105,10 +105,12 @@ class Session:
         tasks: Supervisor,
         handlers: SessionHandlers,
         *,
+        formerly: Iterable[str] = (),
         budget: WorkerBudget,
     ) -> None:
         self.client, self.writer, self.prober = clients
         self.facts = facts
+        self._identities = tuple(dict.fromkeys((facts.identity, *formerly)))
         self._options, self._tasks, self._handlers = options, tasks, handlers
         self._kinds = {followed.resource: followed for followed in options.followed}
         self._caches: dict[Resource, dict[str | None, _Cache]] = {resource: {} for resource in self._kinds}
@@ -129,6 +131,15 @@ class Session:
         """Every copy of ours here."""
         caches = tuple(self._caches.get(resource, {}).values())  # others may come while somebody reads
         return (copy for cache in caches for copy in cache.informer.list())
+
+    def is_ours(self, resource: Resource, obj: Json) -> bool:
+        """Of an object there, with sound metadata: whether we have signed it.
+
+        For this very cluster; or for the one that was here before: until a heartbeat notices that another cluster
+        answers, copies are made there that are signed for the old one.
+        """
+        made_by_us = self._options.made_by_us
+        return any(made_by_us(resource, identity, obj) for identity in self._identities)
 
     def foreign(self) -> int:
         """How many objects are there that carry our labels and are not ours; of very many, not all are counted."""
@@ -216,17 +227,19 @@ class Session:
         *,
         also: Iterable[Scope] = (),
         guard: Callable[[], None] | None = None,
+        formerly: tuple[str, ...] = (),
         clock: Callable[[], float],
         budget: WorkerBudget,
     ) -> AsyncIterator["Session"]:
-        """Connect, check, fill the caches. `also`: followed besides what the options allow."""
+        """Connect, check, fill the caches. `also`: followed besides what the options allow. `formerly`: identities that
+        clusters in its place have had."""
         async with AsyncExitStack() as stack:
             client = await stack.enter_async_context(_client(connection, options.concurrency, budget))
             prober = await stack.enter_async_context(_client(connection, _QUESTIONS, budget))
             facts = await check(client, options.namespaces, clock)
             writer = client.guarded(guard) if guard is not None else client
             tasks = await stack.enter_async_context(Supervisor())
-            session = cls((client, writer, prober), facts, options, tasks, handlers, budget=budget)
+            session = cls((client, writer, prober), facts, options, tasks, handlers, formerly=formerly, budget=budget)
             await session._fill(also)
             yield session
 
@@ -269,9 +282,8 @@ class Session:
         read = reader_of_copies(
             resource,
             followed.trim,
-            cluster=self.facts.identity,
             namespace=namespace,
-            made_by_us=self._options.made_by_us,
+            is_ours=self.is_ours,
         )
         cache = self._caches[resource][namespace] = _Cache(
             self.client, followed, namespace, read=read, budget=self._copies_budget
@@ -287,7 +299,8 @@ class Session:
             self._handlers.cache_filled()
 
     def _start(self, followed: Followed, handler: Callable[[Change], None], budget: CacheBudget) -> Informer:
-        informer = Informer(self.client, followed.resource, trim=followed.trim, budget=budget)
+        client = self.client.metered(self._budget.inventory)
+        informer = Informer(client, followed.resource, trim=followed.trim, budget=budget)
         informer.add_handler(handler)
         self._run(informer)
         return informer

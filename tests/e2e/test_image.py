@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from multimirror.admission.certificates import KeyPair
+from multimirror.cli.installation.authority import put_in
 from multimirror.cli.installation.objects import InstallOptions, objects
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +54,8 @@ def test_the_commands_of_the_image_run_from_what_is_copied(installed: Path) -> N
     assert Path(where.strip()).is_relative_to(installed)
     for command in ("multimirror", "builtin-controller"):
         assert "Usage" in run(installed, str(installed / "bin" / command), "--help").replace("usage", "Usage")
-    assert "--admission-service" in run(installed, str(installed / "bin" / "multimirror"), "run", "--help")
+    assert "--lease-seconds" in run(installed, str(installed / "bin" / "multimirror"), "run", "--help")
+    assert "--client-ca" in run(installed, str(installed / "bin" / "multimirror"), "admission", "--help")
 
 
 def test_the_image_has_what_is_shipped_and_no_test_tools(installed: Path) -> None:
@@ -63,7 +66,10 @@ def test_the_image_has_what_is_shipped_and_no_test_tools(installed: Path) -> Non
 
 def test_the_package_installs_without_a_checkout(installed: Path) -> None:
     printed = run(installed, str(installed / "bin" / "multimirror"), "install", "--dry-run", "--image", "mm:1")
-    assert list(yaml.safe_load_all(printed)) == objects(InstallOptions(image="mm:1"))
+    shown = list(yaml.safe_load_all(printed))
+    (pair,) = [KeyPair.read(obj["data"]) for obj in shown if obj["kind"] == "Secret"]
+    assert pair is not None
+    assert shown == put_in(objects(InstallOptions(image="mm:1")), pair, "multimirror-system")
     assert (installed / "multimirror" / "deploy" / "worker" / "worker.yaml").is_file()
 
 
@@ -78,7 +84,8 @@ def test_the_image_runs_the_dispatcher_as_nobody_in_particular() -> None:
     user = re.search(r"^USER (\d+):(\d+)$", last, re.MULTILINE)
     assert user is not None
     assert int(user[1]) > 0
-    (pod,) = [obj["spec"]["template"]["spec"] for obj in objects(InstallOptions()) if obj["kind"] == "Deployment"]
-    assert pod["securityContext"]["runAsUser"] == int(user[1])
+    pods = [obj["spec"]["template"]["spec"] for obj in objects(InstallOptions()) if obj["kind"] == "Deployment"]
+    assert {pod["securityContext"]["runAsUser"] for pod in pods} == {int(user[1])}
     assert 'CMD ["multimirror", "run"]' in last
-    assert pod["containers"][0]["command"] == ["multimirror", "run"]
+    commands = [pod["containers"][0]["command"] for pod in pods]
+    assert commands == [["multimirror", "admission"], ["multimirror", "run"]]

@@ -4,17 +4,28 @@ import asyncio
 import re
 import sys
 from datetime import timedelta
+from typing import Any
 
 import click
 import yaml
 
+from multimirror.admission import PATH
 from multimirror.api import MANAGED_BY
+from multimirror.cli.admission import registration
 from multimirror.cli.apply import ObjectChange
 from multimirror.cli.connection import SYSTEM_NAMESPACE, Management, on_management
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.cli.flags import Duration
-from multimirror.cli.installation.install import Report, install, prune, ready
-from multimirror.cli.installation.objects import ADMISSIONS, COMPONENTS, InstallOptions, display_name, objects
+from multimirror.cli.installation.authority import with_new_authority
+from multimirror.cli.installation.install import Report, choose, install, prune, ready
+from multimirror.cli.installation.objects import (
+    ADMISSIONS,
+    COMPONENTS,
+    Admission,
+    InstallOptions,
+    display_name,
+    objects,
+)
 from multimirror.cli.output import Styled, echo, show
 from multimirror.kube import Client
 
@@ -45,7 +56,7 @@ def _manager(_: click.Context, __: click.Parameter, value: str) -> str:
     default="dispatcher",
     show_default=True,
     metavar="NAME",
-    help="Or builtin-controller, for workers without a Job controller.",
+    help="Or builtin-controller, or registration.",
 )
 @click.option(
     "--namespace", "-n", metavar="NAME", default=SYSTEM_NAMESPACE, show_default=True, help="Made when it is missing."
@@ -54,12 +65,13 @@ def _manager(_: click.Context, __: click.Parameter, value: str) -> str:
 @click.option("--replicas", type=click.IntRange(1), metavar="N", help="One leads, others stand by.  [default: 2]")
 @click.option(
     "--admission",
-    type=click.Choice(ADMISSIONS),
-    default="webhook",
+    type=click.Choice(["auto", *ADMISSIONS]),
+    default="auto",
     show_default=True,
     metavar="KIND",
-    help="webhook, policies (Kubernetes 1.36) or none.",
+    help="policies (1.36), webhook, none; auto chooses.",
 )
+@click.option("--admission-url", metavar="URL", help=f"To register: https://HOST:PORT{PATH}.")
 @click.option(
     "--managed-by",
     default=MANAGED_BY,
@@ -97,18 +109,25 @@ async def command(
     wait: bool,
     time_limit: timedelta,
     output: str,
-    **flags: str,
+    **flags: Any,
 ) -> int:
     """Install the controller, or bring it up to date.
 
     Applies CRDs, RBAC, admission, Service and Deployment to the management cluster by server-side apply, and says what
     changed. Run it again to upgrade, or to change a flag.
     """
-    options = InstallOptions(**flags)  # type: ignore[arg-type]  # click has checked the choices
+    if (flags["component"] == "registration") != (flags["admission_url"] is not None):
+        raise click.UsageError("--component registration and --admission-url: give both of them, or none")
+    if flags["admission_url"] is not None:
+        registration(SYSTEM_NAMESPACE, None, flags["admission_url"], MANAGED_BY)  # or it is refused
+        flags["admission"] = "webhook"
     if dry_run == "client":
-        _print(objects(options), "json" if output == "json" else "yaml")
+        # Nobody is asked what the server has: the webhook needs nothing of it.
+        options = _options(flags, "webhook")
+        _print(with_new_authority(objects(options), options.namespace), "json" if output == "json" else "yaml")
         return Exit.OK
     async with management.client() as client:
+        options = _options(flags, await choose(client) if flags["admission"] == "auto" else "none")
         report = Report(_line if output == "text" else _nothing)
         dry = dry_run == "server"
         await install(client, options, report, dry_run=dry)
@@ -125,6 +144,10 @@ async def command(
         echo(f"note: until the webhook answers, these stay: {', '.join(kept)}", err=True)
         echo("  Run this once more when the replicas are ready, or with --wait.", err=True)
     return Exit.OK
+
+
+def _options(flags: dict[str, Any], auto: Admission) -> InstallOptions:
+    return InstallOptions(**{**flags, "admission": auto if flags["admission"] == "auto" else flags["admission"]})
 
 
 async def _wait(client: Client, options: InstallOptions, seconds: float) -> None:

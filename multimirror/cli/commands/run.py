@@ -7,12 +7,11 @@ from typing import Any, Final, Literal
 import click
 import prometheus_client
 
-from multimirror.admission import PATH, Registration, Service
+from multimirror.admission import PATH
 from multimirror.api import MANAGED_BY
 from multimirror.api.limits import MAX_JOB_BYTES
-from multimirror.cli.admission import AdmissionOptions
+from multimirror.cli.admission import AdmissionOptions, registration
 from multimirror.cli.configuration import Configurable, as_yaml, effective, setting
-from multimirror.cli.connection import SYSTEM_NAMESPACE
 from multimirror.cli.dispatcher_lease import LEASE
 from multimirror.cli.doctor.findings import Level
 from multimirror.cli.doctor.prerequisites import check_prerequisites, permissions
@@ -20,6 +19,7 @@ from multimirror.cli.errors import CommandError, Exit, command_error
 from multimirror.cli.flags import Address
 from multimirror.cli.output import echo, show
 from multimirror.cli.process import RunOptions, serve
+from multimirror.cli.process_flags import CLUSTER, FILE, cluster_flags, existing_file, health_flags
 from multimirror.kube import Client, Connection, KubeError, run
 from multimirror.kube.errors import LeadershipLost
 from multimirror.kube.logs import configure_logging
@@ -30,13 +30,12 @@ _PREFIX: Final = "MULTIMIRROR_RUN"
 _CHECK_SECONDS: Final = 15.0
 EXAMPLES = """\b
 Examples:
-  multimirror run --admission-service multimirror
+  multimirror run --leader-election --lease-seconds 15
   multimirror run --config multimirror.yaml --check
 """
 
 
-_FILE: Final = click.Path(path_type=Path)
-_CLUSTER, _WORK, _ADMISSION, _HEALTH = "Management cluster", "Work", "Admission webhook", "Health and logs"
+_WORK, _ADMISSION = "Work", "Admission webhook, beside it"
 
 
 @click.command(cls=Configurable, epilog=EXAMPLES, context_settings={"auto_envvar_prefix": _PREFIX})
@@ -44,21 +43,12 @@ _CLUSTER, _WORK, _ADMISSION, _HEALTH = "Management cluster", "Work", "Admission 
 @click.option(
     "-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", help="Print it like this.", show_default=True
 )
-@setting(
-    "--kubeconfig",
-    type=_FILE,
-    metavar="FILE",
-    help="How to reach it.",
-    otherwise="as kubectl, or the pod's",
-    group=_CLUSTER,
-)
-@setting("--context", metavar="NAME", help="The kubeconfig's context.", otherwise="the current one", group=_CLUSTER)
-@setting("--namespace", default=SYSTEM_NAMESPACE, metavar="NAME", help="Our own.", group=_CLUSTER)
+@cluster_flags
 @setting(
     "--leader-election/--no-leader-election",
     default=True,
     help="One of several works; exit 1 when lost.",
-    group=_CLUSTER,
+    group=CLUSTER,
 )
 @setting(
     "--lease-seconds",
@@ -66,9 +56,9 @@ _CLUSTER, _WORK, _ADMISSION, _HEALTH = "Management cluster", "Work", "Admission 
     default=15,
     metavar="N",
     help="How long a leader that died is waited for.",
-    group=_CLUSTER,
+    group=CLUSTER,
 )
-@setting("--identity", metavar="NAME", help="Our name as a candidate.", otherwise="host and number", group=_CLUSTER)
+@setting("--identity", metavar="NAME", help="Our name as a candidate.", otherwise="host and number", group=CLUSTER)
 @setting("--managed-by", default=MANAGED_BY, metavar="NAME", help="Our mark on Jobs.", group=_WORK)
 @setting(
     "--concurrency",
@@ -113,29 +103,14 @@ _CLUSTER, _WORK, _ADMISSION, _HEALTH = "Management cluster", "Work", "Admission 
     group=_ADMISSION,
 )
 @setting(
-    "--health-address",
-    type=Address(),
-    default=":8080",
-    metavar="ADDRESS",
-    help="/healthz, /readyz and /metrics.",
-    group=_HEALTH,
+    "--admission-client-ca",
+    type=FILE,
+    metavar="FILE",
+    help="Of API servers' certificates.",
+    otherwise="they show none",
+    group=_ADMISSION,
 )
-@setting(
-    "--log-format",
-    type=click.Choice(["json", "text"]),
-    default="json",
-    metavar="FORMAT",
-    help="json, or text for people.",
-    group=_HEALTH,
-)
-@setting(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    metavar="LEVEL",
-    help="debug, info, warning or error.",
-    group=_HEALTH,
-)
+@health_flags
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -191,9 +166,7 @@ def _check(ctx: click.Context, options: RunOptions, output: str) -> int:
 
 
 def _options(**given: Any) -> RunOptions:
-    kubeconfig = given["kubeconfig"]
-    if kubeconfig is not None and not kubeconfig.exists():
-        raise CommandError(f"--kubeconfig: there is no file {kubeconfig}", code=Exit.USAGE)
+    kubeconfig = existing_file("--kubeconfig", given["kubeconfig"])
     host, port = given["health_address"]
     return RunOptions(
         kubeconfig=kubeconfig,
@@ -222,16 +195,12 @@ def _admission(**given: Any) -> AdmissionOptions | None:
         return None
     if service is not None and url is not None:
         raise click.UsageError("--admission-service and --admission-url: give only one of them")
-    if url is not None and (not url.startswith("https://") or not url.endswith(PATH)):
-        raise click.UsageError(f"--admission-url: must be https://HOST:PORT{PATH}, not {url!r}")
     host, port = given["admission_address"]
     return AdmissionOptions(
         host=host,
         port=port,
-        registration=Registration(
-            service=Service(given["namespace"], service) if service is not None else None,
-            url=url,
-            manager=given["managed_by"],
-        ),
+        registration=registration(given["namespace"], service, url, given["managed_by"]),
         namespace=given["namespace"],
+        client_authority=existing_file("--admission-client-ca", given["admission_client_ca"]),
+        max_job_bytes=given["max_job_bytes"],
     )

@@ -4,20 +4,17 @@ Judged by what can be read off: the reasons in an answer, and the certificates t
 change from release to release; they are passed on to people, and nothing is concluded from them.
 """
 
-import base64
-import binascii
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 
-from multimirror.admission.certificates import Certificates
-from multimirror.admission.registration import DEFAULTED, LABELLED
+from multimirror.admission.certificates import KeyPair
+from multimirror.admission.registration import Registration, Service, ca_bundle, registered_manager
 from multimirror.admission.server import REFUSED
-from multimirror.api import QUEUE_LABEL
+from multimirror.api import MANAGED_BY, QUEUE_LABEL
 from multimirror.batch import Json
-from multimirror.cli.admission import SECRET
+from multimirror.cli.admission import AUTHORITY, SERVICE
 from multimirror.cli.doctor.findings import ASK, MANAGEMENT, Finding, fault, ok, unreadable, warning
 from multimirror.cli.doctor.jobs import PROBE, probe_job
 from multimirror.cli.placement_policy import (
@@ -33,8 +30,8 @@ from multimirror.kube.resources import JOBS, MUTATING_WEBHOOKS
 
 _CHECK: Final = "Admission"
 _MANAGED_BY: Final = "--managed-by="
-_SOON: Final = timedelta(days=7)
-_ANEW: Final = "Delete the MutatingWebhookConfiguration multimirror: the dispatcher makes it anew."
+_SOON: Final = timedelta(days=90)
+_ANEW: Final = "`multimirror install` (or `helm upgrade`) writes the registration anew."
 
 
 async def check_admission(client: Client, namespace: str, system: str) -> list[Finding]:
@@ -51,14 +48,12 @@ async def _check_webhook(client: Client, namespace: str, system: str) -> list[Fi
         unseen = unreadable(_CHECK, "MutatingWebhookConfiguration multimirror")
         return [unseen, *await _probe(client, namespace, system)]
     if webhook is None and not await _has_policies(client):
-        remedy = (
-            "Start the dispatcher with --admission-service or --admission-url, or apply deploy/admission/policies.yaml."
-        )
+        remedy = "`multimirror install` puts one of them in place."
         message = "neither webhook nor policies are there: Jobs with a queue would run on this cluster"
         return [fault(_CHECK, MANAGEMENT, message, remedy)]
     found: list[Finding] = []
     if webhook is not None:
-        found = check_registration(webhook, await _certificates(client, system), system, datetime.now(UTC))
+        found = check_registration(webhook, await _stored(client, system), system, datetime.now(UTC))
     return found + await _probe(client, namespace, system)
 
 
@@ -70,57 +65,51 @@ async def _has_policies(client: Client) -> bool:
     return bool(listed.items)
 
 
-async def _certificates(client: Client, system: str) -> Certificates | None:
-    """What the webhook shows; None where it cannot be read."""
+async def _stored(client: Client, system: str) -> KeyPair | None:
+    """The webhook's authority, or its certificate; None where it cannot be read."""
     try:
-        return Certificates.read((await client.get(resources.SECRETS, SECRET, system)).get("data"))
+        return KeyPair.read((await client.get(resources.SECRETS, AUTHORITY, system)).get("data"))
     except (NotFound, Forbidden):
         return None
 
 
-def check_registration(
-    configuration: Json, certificates: Certificates | None, system: str, now: datetime
-) -> list[Finding]:
+def check_registration(configuration: Json, stored: KeyPair | None, system: str, now: datetime) -> list[Finding]:
     """What is wrong with the webhook as it is registered. Pure."""
     found: list[Finding] = []
-    webhooks = {each["name"]: each for each in configuration.get("webhooks") or ()}
-    missing = [name for name in (LABELLED, DEFAULTED) if name not in webhooks]
-    if missing:
-        found.append(fault(_CHECK, MANAGEMENT, f"the webhook {', '.join(missing)} is not registered", _ANEW))
-    if any(each.get("failurePolicy") == "Ignore" for each in webhooks.values()):
-        message = "the webhook fails open: while it does not answer, Jobs with a queue run on this cluster"
-        found.append(warning(_CHECK, MANAGEMENT, message, _ANEW))
-    authorities = [_authorities(each) for each in webhooks.values()]
-    ends = [max(each.not_valid_after_utc for each in bundle) for bundle in authorities if bundle]
-    renew = f"Delete Secret {system}/{SECRET}: the dispatcher makes new certificates."
-    if certificates is not None and not all(_trusts(bundle, certificates) for bundle in authorities):
-        message = "the webhook's CA is not current: it did not sign the certificate that the webhook shows"
-        found.append(fault("Certificates", MANAGEMENT, message, f"{_ANEW} If that does not help: {renew.lower()}"))
-    elif ends and min(ends) <= now:
-        found.append(fault("Certificates", MANAGEMENT, f"the webhook's CA ended on {min(ends):%Y-%m-%d}", renew))
-    elif ends and min(ends) - now < _SOON:
-        message = f"the webhook's CA ends on {min(ends):%Y-%m-%d}, and was not renewed"
-        found.append(warning("Certificates", MANAGEMENT, message, f"Does the dispatcher run? {renew}"))
-    return found
+    expected, webhooks = _expected(configuration, system), configuration.get("webhooks") or ()
+    for each in expected.foreign(configuration):
+        message = f"in MutatingWebhookConfiguration {expected.name}: {each}. Who wrote it sees all that it asks for"
+        found.append(fault("Registration", MANAGEMENT, message, f"Find out who wrote it (managedFields); {_ANEW}"))
+    found += [fault(_CHECK, MANAGEMENT, f"the webhook {each}", _ANEW) for each in expected.missing(configuration, None)]
+    return found + _check_authorities([ca_bundle(each) for each in webhooks], stored, now)
 
 
-def _authorities(webhook: Json) -> list[x509.Certificate]:
-    bundle = (webhook.get("clientConfig") or {}).get("caBundle")
+def _expected(configuration: Json, system: str) -> Registration:
+    """Ours, by the Service of the installation; or by the URL that is registered, where it runs outside."""
+    clients = [each.get("clientConfig") or {} for each in configuration.get("webhooks") or ()]
+    url = next((str(client["url"]) for client in clients if "url" in client), None)
+    service = Service(system, SERVICE) if url is None else None
+    return Registration(service=service, url=url, manager=registered_manager(configuration) or MANAGED_BY)
+
+
+def _check_authorities(bundles: list[bytes], stored: KeyPair | None, now: datetime) -> list[Finding]:
+    renew = f"`multimirror install` makes a new one; with Helm: delete Secret {AUTHORITY}, then `helm upgrade`."
+    if stored is not None and not all(stored.is_trusted_by(bundle) for bundle in bundles):
+        message = "the webhook's CA is not current: API servers do not trust what the webhook shows"
+        return [fault("Certificates", MANAGEMENT, message, _ANEW)]
+    ends = [max(each.not_valid_after_utc for each in found) for bundle in bundles if (found := _certificates(bundle))]
+    if ends and min(ends) <= now:
+        return [fault("Certificates", MANAGEMENT, f"the webhook's CA ended on {min(ends):%Y-%m-%d}", renew)]
+    if ends and min(ends) - now < _SOON:
+        return [warning("Certificates", MANAGEMENT, f"the webhook's CA ends on {min(ends):%Y-%m-%d}", renew)]
+    return []
+
+
+def _certificates(bundle: bytes) -> list[x509.Certificate]:
     try:
-        return x509.load_pem_x509_certificates(base64.b64decode(bundle or ""))
-    except (ValueError, binascii.Error):
+        return x509.load_pem_x509_certificates(bundle)
+    except ValueError:
         return []
-
-
-def _trusts(authorities: list[x509.Certificate], certificates: Certificates) -> bool:
-    shown = certificates.current.parsed
-    for authority in authorities:
-        try:
-            shown.verify_directly_issued_by(authority)
-        except (ValueError, TypeError, InvalidSignature):
-            continue
-        return True
-    return False
 
 
 async def _probe(client: Client, namespace: str, system: str) -> list[Finding]:
@@ -130,7 +119,7 @@ async def _probe(client: Client, namespace: str, system: str) -> list[Finding]:
     except ApiError as error:
         return [check_refusal(error, system)]
     if "managedBy" not in answer["spec"]:
-        remedy = "Is it registered for all namespaces? Delete its configuration: the dispatcher makes it anew."
+        remedy = f"Is it registered for all namespaces? {_ANEW}"
         return [fault(_CHECK, MANAGEMENT, "a Job with a queue would not be made ours", remedy)]
     return [ok(_CHECK, MANAGEMENT, "a Job with a queue would be made ours")]
 
@@ -142,8 +131,8 @@ def check_refusal(error: ApiError, system: str) -> Finding:
     if isinstance(error, (Forbidden, BadRequest, Invalid)):  # by a right that is missing, or by somebody else's policy
         return warning(_CHECK, MANAGEMENT, f"a dry run was refused: {error.message}", ASK)
     remedy = (
-        "Does the dispatcher run, does its Service or URL lead to it, and is its certificate the one in Secret "
-        f"{system}/{SECRET}? Until then Jobs with a queue are refused."
+        f"Does Deployment {SERVICE} run, does its Service or URL lead to it, and is its certificate under the CA in "
+        f"Secret {system}/{AUTHORITY}? Until then Jobs with a queue are refused."
     )
     return fault(_CHECK, MANAGEMENT, f"the webhook does not answer: {error.message}", remedy)
 

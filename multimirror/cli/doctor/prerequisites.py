@@ -22,7 +22,7 @@ _EVERYTHING: Final = Permission("*", MIRROR_QUEUES.plural, GROUP)
 
 
 def permissions(namespace: str, *, lease: str | None, admission: bool) -> list[Permission]:
-    """All that is used. `lease`: the one that candidates for leadership share."""
+    """All that is used. `lease`: the one that candidates for leadership share. `admission`: the webhook's too."""
     followed = [("namespaces", ""), ("jobs", "batch"), ("workerclusters", GROUP), ("mirrorqueues", GROUP)]
     written = [("jobs", "batch"), ("jobs/status", "batch"), ("workerclusters/status", GROUP)]
     written += [("mirrorqueues/status", GROUP), ("events", "")]
@@ -38,7 +38,7 @@ def permissions(namespace: str, *, lease: str | None, admission: bool) -> list[P
         needed.append(Permission("create", "leases", "coordination.k8s.io", namespace))
     if admission:
         hooks = ("mutatingwebhookconfigurations", "admissionregistration.k8s.io")
-        needed += [Permission(verb, *hooks, name="multimirror") for verb in ("list", "watch", "patch")]
+        needed += [Permission(verb, *hooks, name="multimirror") for verb in ("list", "watch")]
     return needed
 
 

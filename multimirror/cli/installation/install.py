@@ -8,12 +8,26 @@ carry our label are removed. Nothing is rolled back when it fails half-way: run 
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from multimirror.batch import Json
+from multimirror.cli.admission import SERVICE
 from multimirror.cli.apply import ObjectChange, Operation, apply_and_compare, find, remove
 from multimirror.cli.errors import CommandError, Exit
-from multimirror.cli.installation.objects import KINDS, PART_OF, InstallOptions, display_name, objects, superfluous
+from multimirror.cli.installation.authority import authority, with_authority
+from multimirror.cli.installation.objects import (
+    KINDS,
+    PART_OF,
+    Admission,
+    InstallOptions,
+    display_name,
+    identity,
+    objects,
+    superfluous,
+)
 from multimirror.kube import Client
+from multimirror.kube.errors import NotFound
+from multimirror.kube.resources import MUTATING_POLICIES, MUTATING_WEBHOOKS
 
 Tell = Callable[[str], None]
 
@@ -39,31 +53,51 @@ class Report:
 
 async def install(client: Client, options: InstallOptions, report: Report, *, dry_run: bool) -> None:
     await _not_helms(client, options)
-    for obj in objects(options):
+    for obj in await with_authority(client, objects(options), options.namespace, datetime.now(UTC)):
+        if obj["kind"] == MUTATING_WEBHOOKS.kind and not dry_run:
+            await _drop_foreign(client, obj)
         report.add(await apply_and_compare(client, obj, dry_run=dry_run))
 
 
+async def choose(client: Client) -> Admission:
+    """Policies where the server has them, which need nothing that could be away; else the webhook."""
+    try:
+        await client.request("GET", MUTATING_POLICIES.path(), {"limit": 1})
+    except NotFound:
+        return "webhook"
+    return "policies"
+
+
+async def _drop_foreign(client: Client, wanted: Json) -> None:
+    """Applying leaves alone what others have put beside our webhooks; under our name that is nobody's place."""
+    live = await find(client, wanted)
+    ours = {webhook["name"] for webhook in wanted["webhooks"]}
+    if live is not None and any(webhook["name"] not in ours for webhook in live.get("webhooks") or ()):
+        await client.replace(MUTATING_WEBHOOKS, {**wanted, "metadata": live["metadata"]})
+
+
 async def prune(client: Client, options: InstallOptions, report: Report, *, dry_run: bool) -> list[str]:
-    """Remove what other flags had installed. Gives the names of what has to stay until the webhook is registered.
+    """Remove what other flags had installed. Gives the names of what has to stay until the webhook answers.
 
     Policies that were replaced by the webhook go only when it answers: no Job that asks for a queue may slip through.
     """
     kept = []
-    for obj in superfluous(options):
+    more = [] if options.admission == "webhook" or options.component != "dispatcher" else [authority(options.namespace)]
+    for obj in [*superfluous(options), *more]:
         found = await find(client, obj)
         if found is None or not ours(found):
             continue
         is_policy = "AdmissionPolicy" in obj["kind"]
-        if options.admission == "webhook" and is_policy and not await _registered(client, options):
+        if options.admission == "webhook" and is_policy and not await _answers(client, options):
             kept.append(display_name(obj))
         elif change := await remove(client, obj, dry_run=dry_run):
             report.add(change)
     return kept
 
 
-async def _registered(client: Client, options: InstallOptions) -> bool:
-    webhook = next(obj for obj in objects(options) if obj["kind"] == "MutatingWebhookConfiguration")
-    return bool((await find(client, webhook) or {}).get("webhooks"))
+async def _answers(client: Client, options: InstallOptions) -> bool:
+    deployment = next(obj for obj in objects(options) if identity(obj)[::2] == ("Deployment", SERVICE))
+    return why_not_ready(await find(client, deployment)) is None
 
 
 async def ready(client: Client, options: InstallOptions, tell: Tell) -> None:

@@ -1,5 +1,8 @@
 """What is to be installed, from the flags: the files in deploy/manifests, with the flags put in. Pure.
 
+The component `registration` is for a webhook that runs outside of the cluster (`multimirror run --admission-url`): API
+servers are told of it, and nothing else is put there.
+
 They are the Helm chart, rendered with its defaults, so that `multimirror install` needs neither helm nor a network; a
 test holds the result against what helm renders for the same values.
 """
@@ -8,13 +11,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
+from multimirror.admission.registration import PATH, Registration
 from multimirror.api import MANAGED_BY
 from multimirror.batch import Json
+from multimirror.cli.admission import SERVICE
 from multimirror.cli.manifests import manifest
 from multimirror.kube import resources
 
 Admission = Literal["webhook", "policies", "none"]
-Component = Literal["dispatcher", "builtin-controller"]
+Component = Literal["dispatcher", "builtin-controller", "registration"]
 ADMISSIONS: Final[tuple[Admission, ...]] = get_args(Admission)
 COMPONENTS: Final[tuple[Component, ...]] = get_args(Component)
 NAMESPACE: Final = "multimirror-system"
@@ -26,6 +31,7 @@ KINDS: Final = {
     for resource in (  # in the order of installation: what is needed first comes first
         resources.NAMESPACES,
         resources.CRDS,
+        resources.SECRETS,
         resources.SERVICE_ACCOUNTS,
         resources.CLUSTER_ROLES,
         resources.CLUSTER_ROLE_BINDINGS,
@@ -54,19 +60,33 @@ class InstallOptions:
     image: str | None = None
     replicas: int | None = None
     admission: Admission = "webhook"
+    admission_url: str | None = None
+    """Of a webhook outside of the cluster: of the component `registration`, which is all that is installed for it."""
     managed_by: str = MANAGED_BY
 
 
 def objects(options: InstallOptions) -> list[Json]:
-    """All that is to be there, in the order of installation."""
+    """All that is to be there, in the order of installation; but for the webhook's authority, which is no file's
+    business (authority.py)."""
+    if options.component == "registration":
+        return [_namespace(options.namespace), _registration(options)]
     name = "builtin-controller" if options.component == "builtin-controller" else f"multimirror-{options.admission}"
     found = [_moved(obj, options.namespace) for obj in manifest(f"manifests/{name}.yaml")]
     found = [_marked(obj, options.managed_by) for obj in found]
     for obj in found:
         if obj["kind"] == "Deployment":
-            _fill_in(obj["spec"], options)
+            _fill_in(obj, options)
     rank = {kind: number for number, kind in enumerate(KINDS)}
     return sorted(found, key=lambda obj: rank[obj["kind"]])
+
+
+def _namespace(name: str) -> Json:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {PART_OF: "multimirror"}}}
+
+
+def _registration(options: InstallOptions) -> Json:
+    url = options.admission_url or f"https://127.0.0.1{PATH}"  # what is to be removed is known by its name
+    return Registration(url=url, manager=options.managed_by).configuration(b"")
 
 
 def superfluous(options: InstallOptions) -> list[Json]:
@@ -121,8 +141,8 @@ def _marked(value: Any, managed_by: str) -> Any:
 
 
 def _fill_in(deployment: Json, options: InstallOptions) -> None:
-    if options.replicas is not None:
-        deployment["replicas"] = options.replicas
+    if options.replicas is not None and deployment["metadata"]["name"] != SERVICE:
+        deployment["spec"]["replicas"] = options.replicas
     if options.image is not None:
-        for container in deployment["template"]["spec"]["containers"]:
+        for container in deployment["spec"]["template"]["spec"]["containers"]:
             container["image"] = options.image

@@ -3,10 +3,10 @@
 The order is the point of it:
 
 1. Jobs that are not finished stop everything, unless they are to be waited for (drain) or ended (force);
-2. admission goes, so that nobody's Job is held up by a webhook that does not answer. The dispatcher has no right to
-   register it again;
+2. admission goes, so that nobody's Job is held up by a webhook that does not answer. No account of ours may register
+   it again;
 3. drain: wait for the Jobs, while the dispatcher still works;
-4. the Deployment goes, and with it whoever would write to Jobs and workers;
+4. the Deployments go, and with them whoever would write to Jobs and workers;
 5. force: the Jobs are failed, with a reason that says why;
 6. our copies on the workers go; what cannot be reached is told, with the command that does it later;
 7. the rest goes; the CRDs (and all WorkerClusters and MirrorQueues) and the namespace only when that is asked for.
@@ -22,12 +22,13 @@ from typing import Final, Literal
 
 from multimirror.api import ORIGIN_LABEL
 from multimirror.batch import Json
-from multimirror.cli.admission import SECRET
+from multimirror.cli.admission import SERVICE
 from multimirror.cli.apply import ObjectChange, find, remove, removed
 from multimirror.cli.copies import remove_copies
 from multimirror.cli.dispatcher_lease import LEASE
 from multimirror.cli.errors import CommandError
 from multimirror.cli.installation import unfinished
+from multimirror.cli.installation.authority import authority
 from multimirror.cli.installation.install import helm_release, ours
 from multimirror.cli.installation.objects import Component, display_name, everything
 from multimirror.cli.workers import worker_connection, worker_names
@@ -46,7 +47,8 @@ _ADMISSION: Final = (
 )
 _EVERY: Final = 5.0  # seconds between two words about how many are left
 _BUILTIN: Final = (None, "kubernetes.io/job-controller")
-_MADE_AT_RUNTIME: Final = ((SECRETS, SECRET), (SECRETS, COPY_KEY_NAME), (LEASES, LEASE))
+_MADE_AT_RUNTIME: Final = ((SECRETS, SERVICE), (SECRETS, COPY_KEY_NAME), (LEASES, LEASE))
+"""The first Secret is of versions before there was an authority."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,11 +73,14 @@ class Uninstallation:
     warn: Callable[[str], None]
 
     async def run(self) -> None:
+        if self.options.component == "registration":
+            await self._registration()
+            return
         await self._no_jobs()
         all_of_it = everything(self.options.component, self.options.namespace)
         everything_ours = [obj for obj in all_of_it if await self._is_ours(obj)]
-        deployment = next((obj for obj in everything_ours if obj["kind"] == "Deployment"), None)
-        release = helm_release(await find(self.client, deployment)) if deployment is not None else None
+        deployments = [obj for obj in everything_ours if obj["kind"] == "Deployment"]
+        release = helm_release(await find(self.client, deployments[0])) if deployments else None
         for obj in everything_ours:
             if obj["kind"] in _ADMISSION:
                 await self._remove(obj)
@@ -84,7 +89,7 @@ class Uninstallation:
         if self.options.drain and not self.options.dry_run:
             await self._drain()
         await self._no_jobs()  # one may have come in while admission was still there
-        if deployment is not None and release is None:
+        for deployment in deployments if release is None else ():
             await self._remove(deployment, wait=True)
         if self.options.component == "dispatcher":
             if self.options.force:
@@ -96,6 +101,13 @@ class Uninstallation:
         await self._rest(everything_ours)
         if self.options.component == "dispatcher" and (crons := await unfinished.cron_jobs(self.client)):
             self.warn(f"from now on the Jobs of these CronJobs run on this cluster: {', '.join(crons)}")
+
+    async def _registration(self) -> None:
+        """Of a webhook that runs elsewhere; there is nothing else of it."""
+        for obj in everything("registration", self.options.namespace):
+            if obj["kind"] in _ADMISSION and await self._is_ours(obj):
+                await self._remove(obj)
+        await self._remove_authority()
 
     async def _no_jobs(self) -> None:
         """Refuse when there are any that would be left alone."""
@@ -180,8 +192,10 @@ class Uninstallation:
                     self.say(f"{count} copies removed from worker {name}")
 
     async def _rest(self, objects: list[Json]) -> None:
-        for resource, name in _MADE_AT_RUNTIME if self.options.component == "dispatcher" else ():
-            await self._remove_own(resource, name)
+        if self.options.component == "dispatcher":
+            await self._remove_authority()
+            for resource, name in _MADE_AT_RUNTIME:
+                await self._remove_own(resource, name)
         for obj in objects:
             if obj["kind"] in {"Namespace", "CustomResourceDefinition", "Deployment", *_ADMISSION}:
                 continue
@@ -191,6 +205,11 @@ class Uninstallation:
                 await self._remove(obj, wait=True)
             if obj["kind"] == "Namespace" and self.options.delete_namespace:
                 await self._remove(obj, wait=True)
+
+    async def _remove_authority(self) -> None:
+        """If it is ours: somebody may have brought his own."""
+        if await self._is_ours(secret := authority(self.options.namespace)):
+            await self._remove(secret)
 
     async def _remove_own(self, resource: Resource, name: str) -> None:
         if self.options.dry_run:

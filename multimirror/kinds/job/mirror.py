@@ -1,8 +1,10 @@
 """The mirror: from a Job, as it is, and the status of its copy on a worker, the status to write onto the Job.
 
-The worker is not trusted. Only status fields that we know pass, with the types and sizes that they may have, and what
-comes out is judged by the API server's own rules before anybody sends it. The observer may have missed any number of
-steps, and the copy may be a second attempt on another worker, so:
+The worker is not trusted. Only status fields that we know pass, with the types and sizes that they may have on *this*
+Job (conditions of the Job API's own types, one of each; messages of 1 KiB without control characters; indexes below its
+completions; uncounted pods in proportion to its parallelism), and what comes out is judged by the API server's own
+rules before anybody sends it. The observer may have missed any number of steps, and the copy may be a second attempt on
+another worker, so:
 
 - the counters `succeeded` and `failed` never go down (an elastic Job may forget indexes that it no longer has);
 - a `startTime` that the rules hold fast stays, and `completionTime` does not precede it;
@@ -25,13 +27,14 @@ from multimirror.batch.types import Json, clone
 from multimirror.kinds.kind import Rejection
 
 _MAX_INT32: Final = 2**31 - 1
-_CONDITIONS_LIMIT: Final = 32
-_TYPE_LIMIT: Final = 316
-_REASON_LIMIT: Final = 1024
-_MESSAGE_LIMIT: Final = 32 * 1024
-_INDEXES_LIMIT: Final = 1024 * 1024
-_UNCOUNTED_LIMIT: Final = 1000
-_UID_LIMIT: Final = 128
+_TYPES: Final = frozenset({COMPLETE, FAILED, FAILURE_TARGET, SUCCESS_CRITERIA_MET, SUSPENDED})
+CONDITIONS_LIMIT: Final = 32
+_REASON_LIMIT: Final = 128
+MESSAGE_LIMIT: Final = 1024
+INDEXES_LIMIT: Final = 1024 * 1024
+UNCOUNTED_LIMIT: Final = 500
+"""As many as the Job controller has at most; fewer for a Job that never has so many pods."""
+UID_LIMIT: Final = 64
 _INTERIM: Final = {COMPLETE: SUCCESS_CRITERIA_MET, FAILED: FAILURE_TARGET}
 
 
@@ -50,7 +53,7 @@ def mirror_status(original: Json, observed: object) -> Json | Rejection | None:
 def _mirrored(spec: Json, current: Json, observed: Json) -> Json:
     conditions = _conditions(observed.get("conditions"))
     counts = {key: _count(observed.get(key)) for key in ("active", "ready", "terminating", "succeeded", "failed")}
-    uncounted = _uncounted(observed.get("uncountedTerminatedPods"))
+    uncounted = _uncounted(observed.get("uncountedTerminatedPods"), _uncounted_limit(spec))
     if counts["active"] or counts["terminating"] or (uncounted and any(uncounted.values())):
         conditions = _not_yet_finished(conditions)
     conditions = _with_conditions_of(current, conditions, spec)
@@ -100,14 +103,19 @@ def _time(value: object) -> str | None:
 def _conditions(value: object) -> list[Json]:
     if not isinstance(value, list):
         return []
-    return [passed for passed in map(_condition, value[:_CONDITIONS_LIMIT]) if passed is not None]
+    found: dict[str, Json] = {}
+    for condition in value[:CONDITIONS_LIMIT]:
+        passed = _condition(condition)
+        if passed is not None:
+            found.setdefault(passed["type"], passed)
+    return list(found.values())
 
 
 def _condition(value: Any) -> Json | None:
     if not isinstance(value, dict):
         return None
     kind, status = value.get("type"), value.get("status")
-    if not isinstance(kind, str) or not 0 < len(kind) <= _TYPE_LIMIT or kind.startswith(OUR_DOMAIN):
+    if not isinstance(kind, str) or kind not in _TYPES:
         return None
     if status not in ("True", "False", "Unknown"):
         return None
@@ -115,14 +123,28 @@ def _condition(value: Any) -> Json | None:
     for key in ("lastProbeTime", "lastTransitionTime"):
         if time := _time(value.get(key)):
             condition[key] = time
-    for key, limit in (("reason", _REASON_LIMIT), ("message", _MESSAGE_LIMIT)):
+    for key, limit in (("reason", _REASON_LIMIT), ("message", MESSAGE_LIMIT)):
         text = value.get(key)
         if text and isinstance(text, str):
-            condition[key] = text[:limit]
+            condition[key] = _text(text, limit)
     return condition
 
 
-def _uncounted(value: object) -> Json | None:
+def _text(text: str, limit: int) -> str:
+    """So many bytes at most, of nothing that a terminal would obey."""
+    cut = text[:limit]
+    if not cut.isprintable():
+        cut = "".join(each if each.isprintable() or each == "\n" else " " for each in cut)
+    return cut if cut.isascii() else cut.encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
+
+
+def _uncounted_limit(spec: Json) -> int:
+    """For each of the two lists: pods that run at once, and a few that came after them."""
+    parallelism = spec.get("parallelism", 1)
+    return min(UNCOUNTED_LIMIT, 2 * parallelism + 10) if isinstance(parallelism, int) else UNCOUNTED_LIMIT
+
+
+def _uncounted(value: object, most: int) -> Json | None:
     if not isinstance(value, dict):
         return None
     seen: set[str] = set()
@@ -130,14 +152,14 @@ def _uncounted(value: object) -> Json | None:
     for key in ("succeeded", "failed"):
         uids = value.get(key)
         if isinstance(uids, list):
-            good = [uid for uid in uids[:_UNCOUNTED_LIMIT] if isinstance(uid, str) and 0 < len(uid) <= _UID_LIMIT]
+            good = [uid for uid in uids[:most] if isinstance(uid, str) and 0 < len(uid) <= UID_LIMIT]
             lists[key] = [uid for uid in dict.fromkeys(good) if uid not in seen]
             seen.update(lists[key])
     return lists
 
 
 def _index_set(value: object) -> IndexSet | None:
-    if not isinstance(value, str) or len(value) > _INDEXES_LIMIT:
+    if not isinstance(value, str) or len(value) > INDEXES_LIMIT:
         return None
     try:
         return IndexSet.parse(value, _MAX_INT32)

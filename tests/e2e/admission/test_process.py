@@ -38,8 +38,8 @@ def fleet(kind: str) -> Iterator[BackgroundFleet]:
 
 
 @contextlib.asynccontextmanager
-async def multimirror(kubeconfig: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    """`multimirror run`, ready."""
+async def multimirror(kubeconfig: Path, administrator: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    """`multimirror run`, ready, and registered by an administrator."""
     health, admission = free_ports(2)
     arguments = {
         "--kubeconfig": str(kubeconfig),
@@ -50,6 +50,11 @@ async def multimirror(kubeconfig: Path) -> AsyncIterator[asyncio.subprocess.Proc
         "--log-format": "text",
     }
     command = [sys.executable, "-m", "multimirror.cli", "run", *(part for pair in arguments.items() for part in pair)]
+    registered = ["install", "--component", "registration", "--admission-url", arguments["--admission-url"]]
+    installing = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "multimirror.cli", *registered, "--kubeconfig", str(administrator))
+    )
+    assert await installing.wait() == 0
     process = await asyncio.create_subprocess_exec(*command)
     try:
         async with asyncio.timeout(DEADLINE), aiohttp.ClientSession() as session:
@@ -89,7 +94,7 @@ async def test_an_ordinary_job_with_a_queue_runs_on_a_worker(fleet: BackgroundFl
         await client.create(NAMESPACES, {"metadata": {"name": "team"}})
         await east.create(NAMESPACES, {"metadata": {"name": "team"}})
         with history.life():
-            async with multimirror(path) as process:
+            async with multimirror(path, fleet.kubeconfig_file()) as process:
                 async with asyncio.timeout(DEADLINE):
                     while (
                         "managedBy" not in (await dry(client))["spec"]

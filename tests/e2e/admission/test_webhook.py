@@ -1,7 +1,6 @@
-"""The webhook, called by an API server: Jobs become ours or are refused, and it looks after its own certificates."""
+"""The webhook, called by an API server: Jobs become ours or are refused; its certificates, and who registers it."""
 
 import asyncio
-import base64
 import contextlib
 import copy
 import ssl
@@ -12,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from multimirror.admission import PATH, AdmissionServer, Registration, Schedule, Service, Webhook
+from multimirror.admission import PATH, AdmissionServer, Registration, Service, Webhook
+from multimirror.admission.certificates import KeyPair, new_authority
 from multimirror.admission.registration import covers
 from multimirror.admission.server import REVIEWS
+from multimirror.admission.webhook import FOREIGN, REGISTERED
 from multimirror.api import (
     ATTEMPT_ANNOTATION,
     CLUSTER_ANNOTATION,
@@ -25,6 +26,8 @@ from multimirror.api import (
     PRIORITY_LABEL,
     QUEUE_LABEL,
 )
+from multimirror.cli.apply import apply
+from multimirror.cli.installation.authority import authority as secret_of
 from multimirror.kube import ApiError, Client, Informer
 from multimirror.kube.errors import Forbidden, NotFound, ServerError
 from multimirror.kube.resources import JOBS, MUTATING_WEBHOOKS, NAMESPACES, SECRETS
@@ -48,7 +51,7 @@ OURS = {"managedBy": MANAGED_BY, "suspend": True}
 class Clock:
     """The time, less what a test wants to pass in a moment. Certificates made by it are valid now."""
 
-    behind: timedelta = timedelta(minutes=140)
+    behind: timedelta = timedelta(days=25)
 
     def now(self) -> datetime:
         return datetime.now(UTC) - self.behind
@@ -95,18 +98,28 @@ class Admission:
         webhook = Webhook(
             self.account,
             server,
-            Registration(name=self.name, url=f"https://127.0.0.1:{port}{PATH}", timeout_seconds=20),
+            self.registration(port),
             secret=self.at,
-            schedule=Schedule(
-                lifetime=timedelta(hours=3), renew_before=timedelta(hours=1), settled=timedelta(minutes=10)
-            ),
             clock=self.clock.now,
         )
+        if not self.replicas:
+            await self.register(new_authority(self.clock.now()), port)
         await self.running.enter_async_context(webhook)
         self.replicas.append(Replica(server, webhook))
         async with asyncio.timeout(DEADLINE):
             await webhook.registered()
         return self.replicas[-1]
+
+    def registration(self, port: int | None = None) -> Registration:
+        port = port or self.replicas[0].server.port
+        return Registration(name=self.name, url=f"https://127.0.0.1:{port}{PATH}", timeout_seconds=20)
+
+    async def register(self, authority: KeyPair, port: int | None = None, *, secret: bool = True) -> None:
+        """As an installation does."""
+        if secret:
+            whole = {**secret_of(self.at[0], authority), "metadata": {"name": self.at[1], "namespace": self.at[0]}}
+            await apply(self.client, whole)
+        await apply(self.client, self.registration(port).configuration(authority.certificate))
 
     async def probe(self) -> bool:
         """Whether a Job that names a queue becomes ours right now."""
@@ -119,12 +132,6 @@ class Admission:
 
     async def secret(self) -> Object:
         return await self.client.get(SECRETS, self.at[1], self.at[0])
-
-    async def until_secret(self, *, renewing: bool, unlike: Object) -> Object:
-        async with asyncio.timeout(DEADLINE):
-            while (found := await self.secret())["data"] == unlike["data"] or ("next.crt" in found["data"]) != renewing:
-                await asyncio.sleep(0.02)
-        return found
 
 
 @contextlib.asynccontextmanager
@@ -145,8 +152,6 @@ async def admission(
         try:
             yield found
         finally:
-            for replica in found.replicas:  # nobody must put the configuration back
-                await replica.webhook.__aexit__(None, None, None)
             with contextlib.suppress(NotFound):
                 await client.delete(MUTATING_WEBHOOKS, found.name)
             async with asyncio.timeout(DEADLINE):
@@ -301,122 +306,119 @@ async def test_jobs_are_taken_before_the_caches_are_filled(server: Server) -> No
         assert made["spec"].items() >= OURS.items()
 
 
-async def test_certificates_are_renewed_without_a_restart_and_without_a_gap(server: Server) -> None:
+async def until_shown(replica: Replica, *, unlike: str) -> str:
+    async with asyncio.timeout(DEADLINE):
+        while (found := await replica.certificate()) == unlike:
+            await asyncio.sleep(0.02)
+    return found
+
+
+async def test_certificates_are_renewed_without_a_restart_and_without_a_write(server: Server) -> None:
     async with admission(server) as hook:
         (replica,) = hook.replicas
-        first, shown = await hook.secret(), await replica.certificate()
-        assert first["type"] == "kubernetes.io/tls"
-
-        hook.clock.behind = timedelta(minutes=15)
+        before, shown = await versions(hook), await replica.certificate()
+        hook.clock.behind = timedelta(0)
         replica.webhook.look()
-        renewing = await hook.until_secret(renewing=True, unlike=first)
-        assert await replica.certificate() == shown, "the next one is announced, not shown"
+        await until_shown(replica, unlike=shown)
         assert await hook.probe()
-        await until_trusted(hook, renewing)
-
-        hook.clock.behind = timedelta(minutes=4)
-        replica.webhook.look()
-        renewed = await hook.until_secret(renewing=False, unlike=renewing)
-        assert renewed["data"]["tls.crt"] == renewing["data"]["next.crt"]
-        async with asyncio.timeout(DEADLINE):
-            while await replica.certificate() == shown:
-                await asyncio.sleep(0.02)
-        assert await hook.probe()
+        assert await versions(hook) == before
 
 
-async def until_trusted(hook: Admission, secret: Object) -> None:
-    """The configuration names all authorities of the Secret."""
-    async with asyncio.timeout(DEADLINE):
-        while True:
-            webhooks = (await hook.configuration())["webhooks"]
-            if {each["clientConfig"]["caBundle"] for each in webhooks} == {secret["data"]["ca.crt"]}:
-                return
-            await asyncio.sleep(0.02)
+async def versions(hook: Admission) -> list[str]:
+    return [thing["metadata"]["resourceVersion"] for thing in (await hook.secret(), await hook.configuration())]
 
 
-async def test_replicas_share_one_certificate_and_one_of_them_renews_it(server: Server) -> None:
+async def test_replicas_have_certificates_of_their_own_under_one_authority(server: Server) -> None:
     async with admission(server) as hook:
+        before = await versions(hook)
         one, two = hook.replicas[0], await hook.start()
-        assert await one.certificate() == await two.certificate()
-        before = await hook.secret()
-        hook.clock.behind = timedelta(minutes=15)
+        assert await one.certificate() != await two.certificate()
+        authority = KeyPair.read((await hook.secret())["data"])
+        assert authority is not None
         for replica in (one, two):
-            replica.webhook.look()
-        renewing = await hook.until_secret(renewing=True, unlike=before)
-        await until_trusted(hook, renewing)
-        hook.clock.behind = timedelta(minutes=4)
-        for replica in (one, two):
-            replica.webhook.look()
-        await hook.until_secret(renewing=False, unlike=renewing)
-        async with asyncio.timeout(DEADLINE):
-            while (await one.certificate(), await two.certificate()) != (
-                renewed := await stored_certificate(hook),
-            ) * 2:
-                await asyncio.sleep(0.02)
-        assert renewed
-        assert await hook.probe()
+            assert KeyPair((await replica.certificate()).encode(), b"").is_trusted_by(authority.certificate)
+        assert await versions(hook) == before
 
 
-async def stored_certificate(hook: Admission) -> str:
-    return base64.b64decode((await hook.secret())["data"]["tls.crt"]).decode()
-
-
-async def test_a_secret_that_was_spoilt_or_deleted_is_made_anew(server: Server) -> None:
+async def test_a_new_authority_is_used_when_the_registration_trusts_it(server: Server) -> None:
     async with admission(server) as hook:
-        first = await hook.secret()
-        spoilt = await server.client.patch(SECRETS, hook.name, {"data": {"tls.key": "eA=="}}, hook.namespace)
-        async with asyncio.timeout(DEADLINE):
-            while (second := await hook.secret())["data"] in (first["data"], spoilt["data"]):
-                await asyncio.sleep(0.02)
-        await until_trusted(hook, second)
-        await server.client.delete(SECRETS, hook.name, hook.namespace)
-        async with asyncio.timeout(DEADLINE):
-            while not (third := await found_secret(hook)):
-                await asyncio.sleep(0.02)
-        await until_trusted(hook, third)
+        (replica,) = hook.replicas
+        shown, new = await replica.certificate(), new_authority(hook.clock.now())
+        whole = {**secret_of(hook.at[0], new), "metadata": {"name": hook.at[1], "namespace": hook.at[0]}}
+        await apply(server.client, whole)
+        replica.webhook.look()
+        assert await hook.probe()
+        assert await replica.certificate() == shown
+        await hook.register(new, secret=False)
+        await until_shown(replica, unlike=shown)
         async with asyncio.timeout(DEADLINE):  # the API server hears of the new authority a moment later
             while not await works(hook):
                 await asyncio.sleep(0.02)
 
 
-async def found_secret(hook: Admission) -> Object:
-    try:
-        return await hook.secret()
-    except NotFound:
-        return {}
-
-
-async def test_the_registration_is_put_right_and_what_others_added_stays(server: Server) -> None:
+async def test_a_secret_that_was_spoilt_or_deleted_stops_nobody_who_serves(server: Server) -> None:
     async with admission(server) as hook:
-        before = await hook.configuration()
-        changed = copy.deepcopy(before)
-        changed["metadata"].setdefault("annotations", {})["theirs"] = "stays"
-        changed["webhooks"][0]["failurePolicy"] = "Ignore"
-        changed["webhooks"][1]["clientConfig"]["caBundle"] = "eA=="
+        (replica,) = hook.replicas
+        shown = await replica.certificate()
+        await server.client.patch(SECRETS, hook.name, {"data": {"tls.key": "eA=="}}, hook.namespace)
+        assert await hook.probe()
+        await server.client.delete(SECRETS, hook.name, hook.namespace)
+        replica.webhook.look()
+        assert await hook.probe()
+        assert await replica.certificate() == shown
+        assert replica.webhook.ready() is None
+
+
+async def test_somebody_elses_entry_is_an_alarm_and_is_not_touched(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with admission(server) as hook:
+        assert FOREIGN._value.get() == 0
+        changed = await hook.configuration()
+        foreign = copy.deepcopy(changed["webhooks"][0])
+        foreign["name"] = "all.example.com"
+        foreign["rules"] = [
+            {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["nodes"]}
+        ]
+        changed["webhooks"].append(foreign)
         await server.client.replace(MUTATING_WEBHOOKS, changed, field_manager="somebody")
         async with asyncio.timeout(DEADLINE):
-            while (found := await hook.configuration())["webhooks"] != before["webhooks"]:
+            while not FOREIGN._value.get():
                 await asyncio.sleep(0.02)
-        assert found["metadata"]["annotations"] == {"theirs": "stays"}
+        assert "the webhook all.example.com is not ours" in capsys.readouterr().out
+        assert len((await hook.configuration())["webhooks"]) == 3
+        assert REGISTERED._value.get() == 1
+        changed = await hook.configuration()
+        changed["webhooks"] = changed["webhooks"][1:2]
+        await server.client.replace(MUTATING_WEBHOOKS, changed, field_manager="somebody")
+        async with asyncio.timeout(DEADLINE):
+            while REGISTERED._value.get():
+                await asyncio.sleep(0.02)
+        assert FOREIGN._value.get() == 0
 
 
-async def test_a_restart_writes_nothing(server: Server) -> None:
+async def test_a_job_that_is_too_large_is_refused_in_words(server: Server) -> None:
     async with admission(server) as hook:
-        versions = [thing["metadata"]["resourceVersion"] for thing in (await hook.secret(), await hook.configuration())]
-        again = await hook.start()
-        assert await again.certificate() == await hook.replicas[0].certificate()
-        after = [thing["metadata"]["resourceVersion"] for thing in (await hook.secret(), await hook.configuration())]
-        assert after == versions
+        job = a_job("fat", {QUEUE_LABEL: hook.queue})
+        job["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "DATA", "value": "x" * 300_000}]
+        error = await refusal(server.client, job, hook.namespace)
+        assert isinstance(error, Forbidden)
+        assert "KiB of metadata and spec, more than the 256 KiB that may be placed" in error.message
+        assert "keep data in a ConfigMap" in error.message
+        del job["metadata"]["labels"]
+        assert await server.client.create(JOBS, job, hook.namespace), "without a queue it is nobody's business"
+        many = a_job("many", {QUEUE_LABEL: hook.queue})
+        many["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "DATA", "value": "," * 400_000}]
+        assert "more than 300000 values" in (await refusal(server.client, many, hook.namespace)).message
+        assert await hook.probe()
 
 
 async def test_while_nobody_answers_only_jobs_that_name_a_queue_cannot_be_created(server: Server) -> None:
     async with admission(server) as hook:
-        port = hook.replicas[0].server.port
         await hook.replicas[0].server.__aexit__(None, None, None)
         with pytest.raises(ServerError, match="failed calling webhook"):
             await server.client.create(JOBS, a_job("queued", {QUEUE_LABEL: hook.queue}), hook.namespace)
         await server.client.create(JOBS, a_job("plain"), hook.namespace)
-        hook.replicas[0].server.port = port
         await hook.replicas[0].server.__aenter__()
         assert await hook.probe()
 

@@ -1,7 +1,6 @@
 """A fleet under the hands of an operator: `multimirror run` in the background, every other command by its own words."""
 
 import asyncio
-import base64
 import contextlib
 import io
 import ssl
@@ -126,6 +125,10 @@ class Operator:
             "--log-level": "error",
         }
         command = [sys.executable, "-m", "multimirror.cli", "run", *(part for pair in flags.items() for part in pair)]
+        registered = self.says(
+            "install", "--component", "registration", "--admission-url", f"https://127.0.0.1:{admission}{PATH}"
+        )
+        assert registered.code == 0, registered.err
         self.process = subprocess.Popen(command)
         asyncio.run(_up(self, self.process, admission))
 
@@ -213,15 +216,6 @@ def through(kubeconfig: str, address: str) -> Json:
     return config
 
 
-_AUTHORITY = trustme.CA()
-
-
-def trusting(address: str) -> Json:
-    """A proxy with TLS, as the cluster of a kubeconfig."""
-    authority = base64.b64encode(_AUTHORITY.cert_pem.bytes()).decode()
-    return {"server": address, "certificate-authority-data": authority}
-
-
 @contextlib.contextmanager
 def proxied(
     kubeconfig: str,
@@ -229,9 +223,12 @@ def proxied(
     version: str | None = None,
     date: str | None = None,
     token_ends: str | None = None,
-    tls: bool = False,
+    authority: trustme.CA | None = None,
 ) -> Iterator[str]:
-    """A server that passes everything on as an administrator, but for its version, its clock and the ends of tokens."""
+    """A server that passes everything on as an administrator, but for its version, its clock and the ends of tokens.
+
+    With an authority it is one of https, as kubeconfigs in Secrets have to name.
+    """
     up: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, str]] = Future()
 
     async def serve() -> None:
@@ -261,12 +258,12 @@ def proxied(
             app.router.add_route("*", "/{path:.*}", forward)
             runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
             await runner.setup()
-            context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH) if tls else None
-            if context is not None:
-                _AUTHORITY.issue_cert("127.0.0.1").configure_cert(context)
-            await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-            stop = asyncio.Event()
-            scheme = "https" if tls else "http"
+            tls = None
+            if authority is not None:
+                tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+                authority.issue_cert("127.0.0.1").configure_cert(tls)
+            await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+            stop, scheme = asyncio.Event(), "http" if tls is None else "https"
             up.set_result((asyncio.get_running_loop(), stop, f"{scheme}://127.0.0.1:{runner.addresses[0][1]}"))
             await stop.wait()
             await runner.cleanup()

@@ -14,19 +14,22 @@ import trustme
 import yaml
 
 from multimirror.api import (
+    ATTEMPT_LABEL,
     DEFAULT_QUEUE_LABEL,
     MIRROR_QUEUES,
     ORIGIN_LABEL,
     ORIGIN_UID_LABEL,
+    SIGNATURE_LABEL,
     WORKER_CLUSTERS,
     crds,
 )
+from multimirror.api.ownership import Signer
 from multimirror.cli.placement_policy import apply_placement_policy
 from multimirror.kube import Client, resources
 from multimirror.kube.errors import Conflict
 from multimirror.kube.resources import JOBS, MUTATING_WEBHOOKS, NAMESPACES, SECRETS
-from multimirror.workers import identity_of
-from tests.e2e.cli.operating import Operator, embedded_only, proxied, real_only, says, through, trusting
+from multimirror.workers import find_copy_key, identity_of
+from tests.e2e.cli.operating import Operator, embedded_only, proxied, real_only, says, through
 from tests.e2e.dispatching import SYSTEM, a_job
 from tests.waiting import awaited
 
@@ -257,12 +260,14 @@ def test_fault_13_the_account_of_a_worker_lost_its_rights(fleet: Operator) -> No
 
 @embedded_only
 def test_fault_14_a_clock_that_is_wrong(stopped: Operator) -> None:
-    fleet = stopped
+    fleet, authority = stopped, trustme.CA()
+    trusted = base64.b64encode(authority.cert_pem.bytes()).decode()
     with (
         proxied(fleet.management, date="Mon, 16 Nov 2026 10:00:00 GMT") as here,
-        proxied(fleet.worker(), date="Mon, 16 Nov 2026 10:10:00 GMT", tls=True) as there,
+        proxied(fleet.worker(), date="Mon, 16 Nov 2026 10:10:00 GMT", authority=authority) as there,
     ):
-        _stored(fleet, lambda config: config["clusters"][0].update({"cluster": trusting(there)}))
+        cluster = {"server": there, "certificate-authority-data": trusted}
+        _stored(fleet, lambda config: config["clusters"][0].update({"cluster": cluster}))
         path = fleet.files["management"].parent / "proxied.yaml"
         path.write_text(yaml.safe_dump(through(fleet.management, here)))
         found = says("doctor", "-o", "json", "--kubeconfig", str(path)).json
@@ -273,9 +278,16 @@ def test_fault_14_a_clock_that_is_wrong(stopped: Operator) -> None:
 
 
 def test_fault_15_nobody_starts_the_copies(stopped: Operator) -> None:
-    origin = _do(stopped, identity_of)
+    origin, key = _do(stopped, identity_of), _do(stopped, lambda client: find_copy_key(client, SYSTEM))
     copy = a_job("lying", queue="batch")
-    copy["metadata"]["labels"] = {ORIGIN_LABEL: origin, ORIGIN_UID_LABEL: "u"}
+    place = {"cluster": _do(stopped, identity_of, "worker-1"), "namespace": TEAM, "name": "lying"}
+    signature = Signer(key, origin).sign(JOBS, **place, uid="u", attempt="1")
+    copy["metadata"]["labels"] = {
+        ORIGIN_LABEL: origin,
+        ORIGIN_UID_LABEL: "u",
+        ATTEMPT_LABEL: "1",
+        SIGNATURE_LABEL: signature,
+    }
     copy["spec"] |= {"managedBy": "example.com/nobody", "suspend": False}  # left alone by every Job controller
     ours = {"Impersonate-User": f"system:serviceaccount:{SYSTEM}:multimirror"}  # nobody else may make copies
     _do(stopped, lambda client: client.request("POST", JOBS.path(TEAM), body=copy, headers=ours), "worker-1")

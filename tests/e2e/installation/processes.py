@@ -71,14 +71,22 @@ async def token(admin: Client, account: str, namespace: str) -> str:
 
 async def in_force(admin: Client, account: str, namespace: str = SYSTEM) -> None:
     """Until the API server has heard of the account's roles: one right of a Role, one of a ClusterRole."""
-    for right in ({"group": "coordination.k8s.io", "resource": "leases"}, {"group": "", "resource": "events"}):
-        where = namespace if right["group"] else "default"
+    rights: list[Json] = [
+        {"group": "coordination.k8s.io", "resource": "leases", "verb": "create", "namespace": namespace},
+        {"group": "", "resource": "events", "verb": "create", "namespace": "default"},
+    ]
+    if account == "multimirror-admission":
+        rights = [
+            {"resource": "secrets", "name": "multimirror-admission-ca", "verb": "list", "namespace": namespace},
+            {"group": "multimirror.dev", "resource": "mirrorqueues", "verb": "list"},
+        ]
+    for right in rights:
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
             "spec": {
                 "user": f"system:serviceaccount:{namespace}:{account}",
-                "resourceAttributes": {**right, "verb": "create", "namespace": where},
+                "resourceAttributes": right,
             },
         }
         async with asyncio.timeout(DEADLINE):

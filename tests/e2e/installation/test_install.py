@@ -13,16 +13,21 @@ import yaml
 from clusters import chart
 from clusters.local import BinariesMissingError
 from clusters.local.helm import find_helm
+from multimirror.admission import Registration, Service
+from multimirror.admission.certificates import KeyPair, issue
+from multimirror.cli.admission import AUTHORITY, SERVICE
 from multimirror.cli.apply import apply_and_compare, find
+from multimirror.cli.installation.authority import put_in
 from multimirror.cli.installation.objects import COMPONENTS, KINDS, InstallOptions, everything, identity, objects
 from multimirror.cli.manifests import manifest
 from multimirror.kube import ApiError, Client
 from multimirror.kube.errors import NotFound
-from multimirror.kube.resources import NAMESPACES
+from multimirror.kube.resources import NAMESPACES, SECRETS
 from tests.e2e.installation.processes import SYSTEM, Json, multimirror
 
 pytestmark = [pytest.mark.cluster_kind("local")]
 DEPLOYMENTS = KINDS["Deployment"]
+WEBHOOK = ("--admission", "webhook")
 WEBHOOKS = KINDS["MutatingWebhookConfiguration"]
 
 
@@ -31,6 +36,8 @@ async def clean(admin: Client) -> AsyncIterator[None]:
     """Nothing of ours is there at first, but our namespace."""
     with contextlib.suppress(ApiError):
         await admin.create(NAMESPACES, {"metadata": {"name": SYSTEM}})
+    with contextlib.suppress(NotFound):
+        await admin.delete(SECRETS, AUTHORITY, SYSTEM)
     for component in COMPONENTS:
         for obj in everything(component, SYSTEM):
             if obj["kind"] not in {"Namespace", "CustomResourceDefinition"}:
@@ -87,20 +94,23 @@ async def test_warnings_and_unknown_fields_would_be_noticed(admin: Client) -> No
 
 
 async def test_a_second_run_changes_nothing_and_a_flag_changes_its_field(admin: Client, kubeconfig: Path) -> None:
-    first = await multimirror("install", "--wait", kubeconfig=kubeconfig)
+    first = await multimirror("install", *WEBHOOK, "--wait", kubeconfig=kubeconfig)
     assert first.code == 0, first.err
     assert "warning" not in first.err
     assert "deployment.apps/multimirror created" in first.out
     versions = await _versions(admin)
-    again = await multimirror("install", kubeconfig=kubeconfig)
+    again = await multimirror("install", *WEBHOOK, kubeconfig=kubeconfig)
     assert (again.code, again.err) == (0, "")
-    assert again.out.splitlines()[-1] == f"{len(versions)} unchanged"
+    assert again.out.splitlines()[-1] == f"{len(versions) + 1} unchanged"  # the webhook's authority is in no file
     assert await _versions(admin) == versions
     await admin.patch(DEPLOYMENTS, "multimirror", {"metadata": {"annotations": {"theirs": "stays"}}}, SYSTEM)
-    more = await multimirror("install", "--replicas", "3", "--image", "mm:2", kubeconfig=kubeconfig)
+    more = await multimirror("install", *WEBHOOK, "--replicas", "3", "--image", "mm:2", kubeconfig=kubeconfig)
     changed = [line for line in more.out.splitlines()[:-1] if not line.endswith("unchanged")]
-    fields = "spec.replicas, spec.template.spec.containers[0].image"
-    assert changed == [f"deployment.apps/multimirror configured ({fields})"]
+    image = "spec.template.spec.containers[0].image"
+    assert changed == [
+        f"deployment.apps/multimirror-admission configured ({image})",
+        f"deployment.apps/multimirror configured (spec.replicas, {image})",
+    ]
     deployment = await admin.get(DEPLOYMENTS, "multimirror", SYSTEM)
     assert deployment["metadata"]["annotations"]["theirs"] == "stays"
 
@@ -115,24 +125,58 @@ async def _versions(admin: Client) -> dict[tuple[str, str, str], str]:
 
 
 async def test_a_dry_run_changes_nothing(admin: Client, kubeconfig: Path) -> None:
-    served = await multimirror("install", "--dry-run=server", "-n", "nowhere", kubeconfig=kubeconfig)
+    served = await multimirror("install", *WEBHOOK, "--dry-run=server", "-n", "nowhere", kubeconfig=kubeconfig)
     assert served.code == 0, served.err
     assert "deployment.apps/multimirror created (not checked: its namespace is not there yet)" in served.out
     assert "clusterrole.rbac.authorization.k8s.io/multimirror-dispatcher created\n" in served.out
     assert "dry run: " in served.out
-    printed = await multimirror("install", "--dry-run", "--image", "mm:3", kubeconfig=kubeconfig)
-    assert list(yaml.safe_load_all(printed.out)) == objects(InstallOptions(image="mm:3"))
+    printed = await multimirror("install", *WEBHOOK, "--dry-run", "--image", "mm:3", kubeconfig=kubeconfig)
+    shown = list(yaml.safe_load_all(printed.out))
+    (secret,) = [obj for obj in shown if obj["kind"] == "Secret"]
+    pair = KeyPair.read(secret["data"])
+    assert pair is not None
+    assert shown == put_in(objects(InstallOptions(image="mm:3")), pair, SYSTEM)
     for obj in objects(InstallOptions(namespace="nowhere")):
         if obj["kind"] != "CustomResourceDefinition":
             assert await find(admin, obj) is None
 
 
 async def test_no_webhook_stays_registered_that_nobody_answers(admin: Client, kubeconfig: Path) -> None:
-    await multimirror("install", kubeconfig=kubeconfig)
+    await multimirror("install", *WEBHOOK, kubeconfig=kubeconfig)
     assert await admin.get(WEBHOOKS, "multimirror")
     without = await multimirror("install", "--admission", "none", kubeconfig=kubeconfig)
     assert "mutatingwebhookconfiguration.admissionregistration.k8s.io/multimirror deleted" in without.out
     assert "role.rbac.authorization.k8s.io/multimirror-admission deleted" in without.out
+    assert "deployment.apps/multimirror-admission deleted" in without.out
+    assert "secret/multimirror-admission-ca deleted" in without.out
+    with pytest.raises(NotFound):
+        await admin.get(WEBHOOKS, "multimirror")
+
+
+async def test_the_authority_is_kept_and_what_others_put_into_the_registration_is_not(
+    admin: Client, kubeconfig: Path
+) -> None:
+    await multimirror("install", *WEBHOOK, kubeconfig=kubeconfig)
+    before = await admin.get(SECRETS, AUTHORITY, SYSTEM)
+    stored = KeyPair.read(before["data"])
+    assert stored is not None
+    registered = await admin.get(WEBHOOKS, "multimirror")
+    wanted = Registration(service=Service(SYSTEM, "multimirror-admission"))
+    assert wanted.missing(registered, issue(stored, wanted.hosts(), stored.begins)) == []
+    foreign = {**registered["webhooks"][0], "name": "all.example.com"}
+    await admin.replace(WEBHOOKS, {**registered, "webhooks": [*registered["webhooks"], foreign]})
+    done = await multimirror("install", *WEBHOOK, kubeconfig=kubeconfig)
+    assert done.code == 0, done.err
+    assert (await admin.get(SECRETS, AUTHORITY, SYSTEM))["data"] == before["data"]
+    assert (await admin.get(WEBHOOKS, "multimirror"))["webhooks"] == registered["webhooks"]
+
+
+async def test_without_a_word_about_admission_policies_are_taken_where_there_are_any(
+    admin: Client, kubeconfig: Path
+) -> None:
+    done = await multimirror("install", kubeconfig=kubeconfig)
+    assert done.code == 0, done.err
+    assert (await admin.list(KINDS["MutatingAdmissionPolicy"])).items
     with pytest.raises(NotFound):
         await admin.get(WEBHOOKS, "multimirror")
 
@@ -141,25 +185,20 @@ async def test_policies_stay_until_the_webhook_answers(admin: Client, kubeconfig
     policies = KINDS["MutatingAdmissionPolicy"]
     done = await multimirror("install", "--admission", "policies", kubeconfig=kubeconfig)
     assert done.code == 0, done.err
-    early = await multimirror("install", kubeconfig=kubeconfig)
+    (deployment,) = [obj for obj in objects(InstallOptions()) if identity(obj)[::2] == ("Deployment", SERVICE)]
+    paused = {**deployment, "spec": {**deployment["spec"], "paused": True}}
+    await admin.create(DEPLOYMENTS, paused, SYSTEM)  # no pod comes of it
+    early = await multimirror("install", *WEBHOOK, kubeconfig=kubeconfig)
     assert "until the webhook answers, these stay: " in early.err
     assert len((await admin.list(policies)).items) == 2
-    entry = {
-        "name": "x.multimirror.dev",
-        "clientConfig": {"url": "https://127.0.0.1:9/x"},
-        "admissionReviewVersions": ["v1"],
-        "sideEffects": "None",
-        "rules": [{"apiGroups": ["none"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["none"]}],
-    }
-    await admin.patch(WEBHOOKS, "multimirror", {"webhooks": [entry]})  # as the dispatcher does when it can answer
-    late = await multimirror("install", kubeconfig=kubeconfig)
-    assert late.err == ""
+    await admin.patch(DEPLOYMENTS, SERVICE, {"spec": {"paused": False}}, SYSTEM)
+    late = await multimirror("install", *WEBHOOK, "--wait", kubeconfig=kubeconfig)
+    assert "these stay" not in late.err
     assert (await admin.list(policies)).items == []
-    assert len((await admin.get(WEBHOOKS, "multimirror"))["webhooks"]) == 1  # and applying again leaves it alone
 
 
 async def test_a_wait_that_comes_to_nothing_says_where_to_look(kubeconfig: Path) -> None:
-    done = await multimirror("install", "--wait", "--timeout", "0", kubeconfig=kubeconfig)
+    done = await multimirror("install", *WEBHOOK, "--wait", "--timeout", "0", kubeconfig=kubeconfig)
     assert done.code == 1
     assert done.err.splitlines()[-2:] == [
         "error: not ready after 0 s",
@@ -171,12 +210,14 @@ async def test_helm_installs_upgrades_and_removes_it_and_is_left_its_own(admin: 
     for definition in (obj for obj in objects(InstallOptions()) if obj["kind"] == "CustomResourceDefinition"):
         with contextlib.suppress(NotFound):  # helm takes over nothing that it did not make
             await admin.delete(KINDS["CustomResourceDefinition"], definition["metadata"]["name"])
-    told = await _helm("install", kubeconfig, "--set", "builtinController.enabled=true")
+    told = await _helm("install", kubeconfig, "--set", "builtinController.enabled=true", "--set", "admission=webhook")
+    authority = (await admin.get(SECRETS, AUTHORITY, SYSTEM))["data"]
     assert "warning" not in told.lower()
-    refused = await multimirror("install", kubeconfig=kubeconfig)
+    refused = await multimirror("install", *WEBHOOK, kubeconfig=kubeconfig)
     assert refused.code == 4
     assert "belongs to the Helm release multimirror" in refused.err
-    await _helm("upgrade", kubeconfig, "--set", "dispatcher.replicas=3")
+    await _helm("upgrade", kubeconfig, "--set", "dispatcher.replicas=3", "--set", "admission=webhook")
+    assert (await admin.get(SECRETS, AUTHORITY, SYSTEM))["data"] == authority, "an upgrade keeps it"
     assert (await admin.get(DEPLOYMENTS, "multimirror", SYSTEM))["spec"]["replicas"] == 3
     left = await multimirror("uninstall", kubeconfig=kubeconfig)
     assert f"next: `helm uninstall multimirror --namespace {SYSTEM}` removes the rest" in left.out

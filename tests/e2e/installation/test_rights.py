@@ -1,7 +1,6 @@
 """Least privilege, both ways: our controllers do all their work with what the manifests grant, and use all of it."""
 
 import asyncio
-import base64
 import contextlib
 import json
 from typing import Any
@@ -18,7 +17,7 @@ from multimirror.api import ATTEMPT_ANNOTATION, MIRROR_QUEUES, QUEUE_LABEL, WORK
 from multimirror.cli.apply import apply_and_compare
 from multimirror.cli.installation.objects import InstallOptions, objects
 from multimirror.kube import Client, Connection
-from multimirror.kube.errors import NotFound
+from multimirror.kube.errors import Forbidden, NotFound
 from multimirror.kube.resources import EVENTS, JOBS, NAMESPACES, PODS, SECRETS
 from tests.e2e.dispatching import condition, secret, until
 from tests.e2e.history import watched
@@ -27,7 +26,6 @@ from tests.e2e.installation.processes import (
     Audit,
     Json,
     Pods,
-    Replica,
     Right,
     a_service,
     audit,
@@ -61,31 +59,40 @@ async def test_the_dispatcher_needs_exactly_what_it_is_granted(
     fleet: BackgroundFleet, workers: BackgroundFleet, admin: Client, pods: Pods
 ) -> None:
     assert isinstance(fleet.management, LocalCluster)
-    done = await multimirror("install", kubeconfig=fleet.kubeconfig_file())
+    done = await multimirror("install", "--admission", "webhook", kubeconfig=fleet.kubeconfig_file())
     assert done.code == 0, done.err
     rendered = objects(InstallOptions())
-    deployment = next(obj for obj in rendered if obj["kind"] == "Deployment")
-    token = await token_of(admin, "multimirror")
+    deployments = {obj["metadata"]["name"]: obj for obj in rendered if obj["kind"] == "Deployment"}
+    token, admissions = await token_of(admin, "multimirror"), await token_of(admin, "multimirror-admission")
     await _a_team(admin, workers)
     async with contextlib.AsyncExitStack() as stack:
         clusters = {name: cluster.kubeconfig for name, cluster in workers.workers.items()}
         await stack.enter_async_context(watched(fleet.management.kubeconfig, clusters, "team"))
-        # The API server cannot reach Services here: a URL stands for it, with both replicas behind.
-        ports = free_ports(deployment["spec"]["replicas"])
-        service = await stack.enter_async_context(a_service(ports))
         replicas = []
-        for port in ports:
-            changes = {
-                "--admission-service": f"--admission-url=https://127.0.0.1:{service}{PATH}",
-                "--admission-address": f"--admission-address=127.0.0.1:{port}",
-            }
-            run = pods.run(deployment, token, changes, port_flag="--health-address")
+        for _ in range(deployments["multimirror"]["spec"]["replicas"]):
+            run = pods.run(deployments["multimirror"], token, {}, port_flag="--health-address")
             replicas.append(await stack.enter_async_context(run))
+        # The API server cannot reach Services here: a URL stands for it, with all replicas behind.
+        ports = free_ports(deployments["multimirror-admission"]["spec"]["replicas"])
+        url = f"https://127.0.0.1:{await stack.enter_async_context(a_service(ports))}{PATH}"
+        register = ("install", "--component", "registration", "--admission-url", url)
+        assert (await multimirror(*register, kubeconfig=fleet.kubeconfig_file())).code == 0
+        webhooks = []
+        for port in ports:
+            changes = {"--service": f"--url={url}", "--address": f"--address=127.0.0.1:{port}"}
+            run = pods.run(deployments["multimirror-admission"], admissions, changes, port_flag="--health-address")
+            webhooks.append(await stack.enter_async_context(run))
+        for webhook in webhooks:
+            await webhook.ready()
         for replica in replicas:
             await replica.ready()
         await _the_life_of_jobs(admin, workers)
         leader, standby = await by_rank(replicas)
-        await _the_certificates_are_made_anew(admin, replicas)
+        with pytest.raises(
+            Forbidden, match="there is no MirrorQueue 'other'"
+        ):  # not even on the API server: it was asked
+            await admin.create(JOBS, a_job("typo", {QUEUE_LABEL: "other"}), "team")
+        assert await webhooks[0].stop() == 0
         assert await leader.stop() == 0
         await admin.create(JOBS, a_job("after", {QUEUE_LABEL: "training"}), "team")
         await until(admin, JOBS, "team", "after", lambda job: condition(job, "Complete"))
@@ -98,7 +105,10 @@ async def test_the_dispatcher_needs_exactly_what_it_is_granted(
     # Tokens of workers are renewed after half a day: tests/security/test_credentials.py.
     implied = {("multimirror.dev", "mirrorqueues", "dispatch"), ("batch", "jobs", "get"), ("", "secrets", "patch")}
     assert seen.used | implied | without_streaming(seen) == granted(rendered, "multimirror")
-    for replica in replicas:
+    seen = audit(fleet.management, "multimirror-admission")
+    assert seen.refused == []
+    assert seen.used | without_streaming(seen) == granted(rendered, "multimirror-admission")
+    for replica in (*replicas, *webhooks):
         assert "orbidden" not in replica.log.read_text()
 
 
@@ -173,16 +183,6 @@ async def _on_worker(workers: BackgroundFleet, job: Json, *, delete: bool = Fals
                 if delete:
                     await there.delete(JOBS, job["metadata"]["name"], "team", propagation="Background")
     return found
-
-
-async def _the_certificates_are_made_anew(admin: Client, replicas: list[Replica]) -> None:
-    """Somebody spoils the Secret: it is replaced, and Jobs are still admitted."""
-    spoiled = {"data": {"tls.crt": base64.b64encode(b"spoiled").decode()}}
-    before = await admin.patch(SECRETS, "multimirror-admission", spoiled, SYSTEM)
-    await until(admin, SECRETS, SYSTEM, "multimirror-admission", lambda s: s["data"] != before["data"])
-    for replica in replicas:
-        await replica.ready()
-    await _admitted(admin)
 
 
 async def test_the_builtin_controller_needs_exactly_what_it_is_granted(

@@ -28,7 +28,7 @@ from tests.waiting import DEADLINE
 pytestmark = [pytest.mark.cluster_kind("local")]
 WEBHOOKS = KINDS["MutatingWebhookConfiguration"]
 (WEBHOOK,) = [obj for obj in objects(InstallOptions()) if obj["kind"] == WEBHOOKS.kind]
-(DEPLOYMENT,) = [obj for obj in objects(InstallOptions()) if obj["kind"] == "Deployment"]
+(DEPLOYMENT,) = [obj for obj in objects(InstallOptions()) if identity(obj) == ("Deployment", SYSTEM, "multimirror")]
 
 
 @dataclass
@@ -92,7 +92,7 @@ async def installation(
     name = f"team-{randomness.token_hex(3)}"
     with contextlib.suppress(NotFound):  # filled in by an earlier test's dispatcher
         await admin.delete(WEBHOOKS, "multimirror")
-    done = await multimirror("install", "--wait", kubeconfig=kubeconfig)
+    done = await multimirror("install", "--admission", "webhook", "--wait", kubeconfig=kubeconfig)
     assert done.code == 0, done.err
     there_config = workers.workers["worker-1"].kubeconfig
     async with Client(Connection.from_kubeconfig(there_config)) as there:

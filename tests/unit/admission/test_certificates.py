@@ -1,131 +1,87 @@
-"""Certificates over their life: made, renewed in two steps, never a moment without trust."""
+"""The webhook's certificates: issued under the installation's authority, and renewed long before they end."""
 
 import base64
+import datetime as dt
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
 
-from multimirror.admission import Registration, Schedule, Service
-from multimirror.admission.certificates import Certificates, due, plan
-from multimirror.admission.registration import covers
+from multimirror.admission.certificates import KeyPair, due, issue, new_authority, serving
 
-HOSTS = ("multimirror.multimirror-system.svc",)
+HOSTS = ("multimirror-admission.multimirror-system.svc",)
 START = datetime(2026, 11, 16, tzinfo=UTC)
-SCHEDULE = Schedule(lifetime=timedelta(days=90), renew_before=timedelta(days=30), settled=timedelta(minutes=10))
-DAY, MINUTE = timedelta(days=1), timedelta(minutes=1)
+DAY = timedelta(days=1)
+AUTHORITY = new_authority(START)
 
 
-def fresh() -> Certificates:
-    return plan(None, HOSTS, START, SCHEDULE, injected=False)
+def test_a_certificate_is_valid_for_its_hosts_and_signed_by_the_authority() -> None:
+    shown = issue(AUTHORITY, ("a.b.svc", "127.0.0.1", "::1"), START)
+    assert shown.covers(("127.0.0.1", "a.b.svc"))
+    assert not shown.covers(("elsewhere",))
+    assert shown.is_trusted_by(AUTHORITY.certificate)
+    assert not shown.is_trusted_by(new_authority(START).certificate)
+    assert (shown.is_authority, AUTHORITY.is_authority) == (False, True)
 
 
-def authorities(certificates: Certificates) -> list[x509.Certificate]:
-    return x509.load_pem_x509_certificates(certificates.trusted)
+def test_what_is_stored_is_read_back_and_what_was_spoilt_is_not() -> None:
+    data = AUTHORITY.data()
+    assert KeyPair.read(data) == AUTHORITY
+    assert KeyPair.read(None) is None
+    for key in data:
+        for value in (None, "not base64!", base64.b64encode(b"garbage").decode(), new_authority(START).data()[key]):
+            assert KeyPair.read({name: text for name, text in {**data, key: value}.items() if text is not None}) is None
 
 
-def is_trusted(certificates: Certificates) -> bool:
-    """The certificate in use was signed by one of the authorities that are trusted."""
-    for authority in authorities(certificates):
-        try:
-            certificates.current.parsed.verify_directly_issued_by(authority)
-        except ValueError:
-            continue
-        return True
-    return False
+def test_nothing_is_issued_while_there_is_time_and_then_it_is_done_early() -> None:
+    shown = serving(AUTHORITY, None, HOSTS, START)
+    assert serving(AUTHORITY, shown, HOSTS, START + 19 * DAY) is shown
+    assert due(shown, START) > (19 * DAY).total_seconds()
+    renewed = serving(AUTHORITY, shown, HOSTS, START + 21 * DAY)
+    assert renewed.ends - shown.ends == 21 * DAY
 
 
-def test_the_first_certificate_is_valid_for_its_hosts_and_signed_by_whom_we_trust() -> None:
-    made = plan(None, ("a.b.svc", "127.0.0.1", "::1"), START, SCHEDULE, injected=False)
-    assert made.current.covers(("127.0.0.1", "a.b.svc"))
-    assert not made.current.covers(("elsewhere",))
-    assert (made.current.made, made.current.ends) == (START, START + 90 * DAY)
-    assert len(authorities(made)) == 1
-    assert is_trusted(made)
+def test_under_another_authority_there_is_another_certificate() -> None:
+    shown, other = serving(AUTHORITY, None, HOSTS, START), new_authority(START)
+    assert serving(other, shown, HOSTS, START).is_trusted_by(other.certificate)
 
 
-def test_what_is_stored_is_read_back() -> None:
-    made = fresh()
-    assert Certificates.read(made.data()) == made
-    renewing = plan(made, HOSTS, START + 61 * DAY, SCHEDULE, injected=True)
-    assert Certificates.read(renewing.data()) == renewing
+def test_what_somebody_else_issued_is_shown_as_it_is() -> None:
+    theirs = issue(AUTHORITY, HOSTS, START)
+    assert serving(theirs, None, HOSTS, START) == theirs
+    assert serving(theirs, issue(AUTHORITY, HOSTS, START), HOSTS, START) == theirs
 
 
-@pytest.mark.parametrize("key", ["tls.crt", "tls.key", "ca.crt"])
-@pytest.mark.parametrize(
-    "value",
-    [None, "not base64!", base64.b64encode(b"garbage").decode(), fresh().data()["tls.key"]],
-    ids=["gone", "not base64", "garbage", "of another"],
-)
-def test_what_was_spoilt_is_made_anew(key: str, value: str | None) -> None:
-    spoilt = {name: text for name, text in {**fresh().data(), key: value}.items() if text is not None}
-    assert Certificates.read(spoilt) is None
-    assert Certificates.read(None) is None
+def test_a_certificate_does_not_outlive_its_authority() -> None:
+    short = new_authority(START, timedelta(days=3))
+    assert issue(short, HOSTS, START).ends == short.ends
 
 
-def test_nothing_is_done_while_there_is_time() -> None:
-    made = fresh()
-    for days in (0, 1, 59):
-        assert plan(made, HOSTS, START + days * DAY, SCHEDULE, injected=True) == made
-    assert due(made, START, SCHEDULE) == (60 * DAY).total_seconds()
+def test_an_authority_of_helms_making_will_do() -> None:
+    """`genCA`: RSA, in the older of the two formats."""
+    key = rsa.generate_private_key(65537, 2048)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "multimirror-admission-ca")])
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(START)
+        .not_valid_after(START + dt.timedelta(days=3650))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption())
+    found = KeyPair.read(KeyPair(certificate.public_bytes(pem), private).data())
+    assert found is not None
+    assert issue(found, HOSTS, START).is_trusted_by(found.certificate)
 
 
-def test_a_renewal_is_announced_first_and_used_when_everybody_heard() -> None:
-    made = fresh()
-    begin = START + 60 * DAY
-    renewing = plan(made, HOSTS, begin, SCHEDULE, injected=True)
-    assert renewing.current == made.current
-    assert len(authorities(renewing)) == 2
-    assert due(renewing, begin, SCHEDULE) == 600
-    assert plan(renewing, HOSTS, begin + 9 * MINUTE, SCHEDULE, injected=True) == renewing
-    assert plan(renewing, HOSTS, begin + 11 * MINUTE, SCHEDULE, injected=False) == renewing, "not announced yet"
-    renewed = plan(renewing, HOSTS, begin + 11 * MINUTE, SCHEDULE, injected=True)
-    assert (renewed.current, renewed.next) == (renewing.next, None)
-    assert renewed.trusted == renewing.trusted, "replicas that still show the old one are still trusted"
-
-
-def test_over_years_there_is_always_a_valid_trusted_certificate_and_few_authorities() -> None:
-    stored = fresh()
-    now = START
-    generations = {stored.current.certificate}
-    while now < START + 730 * DAY:
-        now += timedelta(hours=5)
-        stored = plan(stored, HOSTS, now, SCHEDULE, injected=True)
-        assert stored.current.ends > now
-        assert is_trusted(stored)
-        assert len(authorities(stored)) <= 3
-        generations.add(stored.current.certificate)
-    assert 12 <= len(generations) <= 13
-
-
-def test_a_certificate_that_ended_or_has_the_wrong_name_is_replaced_at_once() -> None:
-    made = fresh()
-    for hosts, now in ((HOSTS, START + 91 * DAY), (("new.name.svc",), START + DAY)):
-        replaced = plan(made, hosts, now, SCHEDULE, injected=True)
-        assert replaced.current.covers(hosts)
-        assert replaced.current.ends > now
-        assert is_trusted(replaced)
-
-
-def test_a_schedule_that_cannot_work_is_refused() -> None:
-    with pytest.raises(ValueError, match="settled < renew_before < lifetime"):
-        Schedule(lifetime=DAY, renew_before=2 * DAY)
-
-
-def test_a_webhook_is_reached_in_one_way() -> None:
-    with pytest.raises(ValueError, match="exactly one"):
-        Registration()
-    with pytest.raises(ValueError, match="exactly one"):
-        Registration(url="https://localhost:1/admit", service=Service("a", "b"))
-    assert Registration(url="https://127.0.0.1:9443/admit").hosts() == ("127.0.0.1",)
-    assert Registration(service=Service("ns", "svc")).hosts() == ("svc.ns.svc",)
-
-
-def test_what_others_added_to_the_configuration_is_theirs() -> None:
-    wanted = Registration(service=Service("ns", "svc")).configuration(b"ca")
-    live = {**wanted, "metadata": {**wanted["metadata"], "annotations": {"theirs": "yes"}}}
-    live["webhooks"] = [{**webhook, "matchPolicy": "Equivalent"} for webhook in wanted["webhooks"]]
-    assert covers(live, wanted)
-    assert not covers(live, Registration(service=Service("ns", "svc")).configuration(b"other"))
-    live["webhooks"][0]["failurePolicy"] = "Ignore"
-    assert not covers(live, wanted)
+@pytest.mark.parametrize("bundle", [b"", b"garbage"])
+def test_nobody_is_trusted_by_nothing(bundle: bytes) -> None:
+    assert not AUTHORITY.is_trusted_by(bundle)

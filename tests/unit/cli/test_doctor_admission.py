@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from multimirror.admission.certificates import Certificates, Schedule, plan
+from multimirror.admission.certificates import KeyPair, new_authority
 from multimirror.admission.copy_labels import WORKER_NAME, copy_labels_policy
 from multimirror.admission.deciding import Refusal
 from multimirror.admission.placement import guards, placement_policy
@@ -21,11 +21,11 @@ from multimirror.kube.errors import error_from_status
 
 Json = dict[str, Any]
 NOW = datetime(2026, 11, 16, 12, 0, tzinfo=UTC)
-REGISTRATION = Registration(service=Service("ours", "multimirror"))
+REGISTRATION = Registration(service=Service("ours", "multimirror-admission"))
 
 
-def certificates(now: datetime = NOW) -> Certificates:
-    return plan(None, REGISTRATION.hosts(), now, Schedule(), injected=False)
+def an_authority(now: datetime = NOW) -> KeyPair:
+    return new_authority(now, timedelta(days=365))
 
 
 def refused(code: int, reason: str, message: str, *, by_us: bool = False) -> ApiError:
@@ -59,29 +59,40 @@ def test_who_refused_a_job_is_told_by_the_cause_in_the_answer(error: ApiError, c
 
 
 def test_a_ca_that_did_not_sign_what_the_webhook_shows_is_a_fault() -> None:
-    shown, other = certificates(), certificates()
-    assert check_registration(REGISTRATION.configuration(shown.trusted), shown, "ours", NOW) == []
-    (found,) = check_registration(REGISTRATION.configuration(other.trusted), shown, "ours", NOW)
+    stored, other = an_authority(), an_authority()
+    assert check_registration(REGISTRATION.configuration(stored.certificate), stored, "ours", NOW) == []
+    (found,) = check_registration(REGISTRATION.configuration(other.certificate), stored, "ours", NOW)
     assert (found.check, found.level, "is not current" in found.message) == ("Certificates", "fault", True)
 
 
 def test_a_ca_whose_certificates_may_not_be_read_is_not_judged_by_them() -> None:
-    assert check_registration(REGISTRATION.configuration(certificates().trusted), None, "ours", NOW) == []
+    assert check_registration(REGISTRATION.configuration(an_authority().certificate), None, "ours", NOW) == []
 
 
-@pytest.mark.parametrize(("days", "level"), [(85, "warning"), (91, "fault")])
+@pytest.mark.parametrize(("days", "level"), [(300, "warning"), (366, "fault")])
 def test_a_ca_that_ends(days: int, level: str) -> None:
-    shown = certificates()
-    (found,) = check_registration(REGISTRATION.configuration(shown.trusted), shown, "ours", NOW + timedelta(days=days))
+    stored = an_authority()
+    configuration = REGISTRATION.configuration(stored.certificate)
+    (found,) = check_registration(configuration, stored, "ours", NOW + timedelta(days=days))
     assert (found.check, found.level) == ("Certificates", level)
 
 
 def test_a_webhook_that_is_half_there_and_fails_open() -> None:
-    configuration = REGISTRATION.configuration(certificates().trusted)
+    configuration = REGISTRATION.configuration(an_authority().certificate)
     configuration["webhooks"] = [{**configuration["webhooks"][0], "failurePolicy": "Ignore"}]
-    configuration["webhooks"][0]["clientConfig"] = {"caBundle": base64.b64encode(b"none").decode()}
+    configuration["webhooks"][0]["clientConfig"]["caBundle"] = base64.b64encode(b"none").decode()
     found = check_registration(configuration, None, "ours", NOW)
-    assert [each.level for each in found] == ["fault", "warning"]
+    assert [(each.level, "fails open" in each.message) for each in found] == [("fault", True), ("fault", False)]
+
+
+def test_somebody_elses_entry_under_our_name_is_a_fault() -> None:
+    configuration = REGISTRATION.configuration(an_authority().certificate)
+    configuration["webhooks"].append({"name": "all.secrets", "clientConfig": {"url": "https://elsewhere"}})
+    found = check_registration({**configuration, "webhooks": configuration["webhooks"][:2]}, None, "ours", NOW)
+    assert found == []
+    elsewhere = {**configuration["webhooks"][0], "clientConfig": {"service": {"namespace": "theirs", "name": "x"}}}
+    (told, *_) = check_registration({"webhooks": [elsewhere, configuration["webhooks"][1]]}, None, "ours", NOW)
+    assert (told.check, told.level) == ("Registration", "fault")
 
 
 def states(**changes: Any) -> list[PolicyState]:

@@ -57,6 +57,7 @@ def test_every_flag_can_come_from_the_file_and_from_the_environment(
         "admission-service": "s",
         "admission-url": "u",
         "admission-address": "127.0.0.1:1",
+        "admission-client-ca": "/c",
         "health-address": "127.0.0.1:2",
         "log-format": "text",
         "log-level": "error",

@@ -13,6 +13,8 @@ from clusters import chart
 from clusters.local import BinariesMissingError
 from clusters.local.helm import find_helm
 from multimirror.admission import placement, policies
+from multimirror.admission.certificates import KeyPair, issue
+from multimirror.admission.registration import Registration, Service
 from multimirror.api import MANAGED_BY
 from multimirror.cli.doctor.prerequisites import permissions
 from multimirror.cli.installation.objects import (
@@ -33,6 +35,8 @@ EVERYTHING = (
     "metrics.prometheusRule.enabled=true",
     "metrics.dashboard.enabled=true",
 )
+WITHOUT_KEYS = ("crds.keep=false", "admissionWebhook.tls.create=false")
+"""What can be compared: Helm makes a new authority each time that it does not find one."""
 pytestmark = pytest.mark.xdist_group("chart")
 
 
@@ -104,7 +108,7 @@ def test_the_chart_has_the_version_of_the_package() -> None:
 @pytest.mark.parametrize("admission", ADMISSIONS)
 def test_the_command_installs_what_helm_would(admission: str) -> None:
     wanted = InstallOptions(namespace="elsewhere", image="registry.example.com/mm:v7", replicas=3, admission=admission)  # type: ignore[arg-type]
-    values = ("image.repository=registry.example.com/mm", "image.tag=v7", "dispatcher.replicas=3", "crds.keep=false")
+    values = ("image.repository=registry.example.com/mm", "image.tag=v7", "dispatcher.replicas=3", *WITHOUT_KEYS)
     helms = rendered(f"admission={admission}", *values, namespace="elsewhere")
     ours = [obj for obj in objects(wanted) if obj["kind"] != "Namespace"]
     assert {identity(obj): obj for obj in ours} == {identity(obj): without_helms_labels(obj) for obj in helms}
@@ -113,7 +117,7 @@ def test_the_command_installs_what_helm_would(admission: str) -> None:
 @pytest.mark.parametrize("admission", ADMISSIONS)
 def test_policies_and_flags_are_rendered_for_the_manager_in_use(admission: str) -> None:
     name = "example.com/ours"
-    helms = rendered(f"admission={admission}", f"managedBy={name}", "crds.keep=false")
+    helms = rendered(f"admission={admission}", f"managedBy={name}", *WITHOUT_KEYS)
     wanted = InstallOptions(admission=admission, managed_by=name)  # type: ignore[arg-type]
     ours = [obj for obj in objects(wanted) if obj["kind"] != "Namespace"]
     assert {identity(obj): obj for obj in ours} == {identity(obj): without_helms_labels(obj) for obj in helms}
@@ -153,7 +157,7 @@ def pods(found: list[Json]) -> list[Json]:
 
 def test_every_pod_is_locked_down() -> None:
     found = pods(rendered(*EVERYTHING))
-    assert len(found) == 2
+    assert len(found) == 3
     for pod in found:
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -169,13 +173,95 @@ def test_every_pod_is_locked_down() -> None:
 
 
 def test_two_replicas_spread_over_nodes_and_zones_and_only_one_may_be_away() -> None:
-    found = rendered()
-    (deployment,) = [obj for obj in found if obj["kind"] == "Deployment"]
-    (budget,) = [obj for obj in found if obj["kind"] == "PodDisruptionBudget"]
-    keys = [each["topologyKey"] for each in deployment["spec"]["template"]["spec"]["topologySpreadConstraints"]]
-    assert (deployment["spec"]["replicas"], budget["spec"]["maxUnavailable"]) == (2, 1)
-    assert deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
-    assert keys == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+    found = rendered("admission=webhook")
+    deployments = [obj for obj in found if obj["kind"] == "Deployment"]
+    budgets = {obj["metadata"]["name"]: obj for obj in found if obj["kind"] == "PodDisruptionBudget"}
+    assert [obj["metadata"]["name"] for obj in deployments] == ["multimirror-admission", "multimirror"]
+    for deployment in deployments:
+        budget = budgets[deployment["metadata"]["name"]]
+        keys = [each["topologyKey"] for each in deployment["spec"]["template"]["spec"]["topologySpreadConstraints"]]
+        assert (deployment["spec"]["replicas"], budget["spec"]["maxUnavailable"]) == (2, 1)
+        assert budget["spec"]["selector"] == deployment["spec"]["selector"]
+        assert deployment["spec"]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
+        assert keys == ["kubernetes.io/hostname", "topology.kubernetes.io/zone"]
+
+
+def test_nobody_comes_in_who_is_not_named_but_api_servers() -> None:
+    def ingress(*values: str) -> dict[str, Any]:
+        found = [obj for obj in rendered("admission=webhook", *values) if obj["kind"] == "NetworkPolicy"]
+        return {obj["metadata"]["name"]: obj["spec"].get("ingress") for obj in found}
+
+    assert ingress() == {"multimirror": None, "multimirror-admission": [{"ports": [{"port": "webhook"}]}]}
+    peer = {"ipBlock": {"cidr": "10.0.0.0/28"}}
+    named = ingress(
+        "networkPolicy.metricsFrom[0].ipBlock.cidr=10.0.0.0/28", "networkPolicy.webhookFrom[0].ipBlock.cidr=10.0.0.0/28"
+    )
+    metrics = {"ports": [{"port": "metrics"}], "from": [peer]}
+    assert named == {
+        "multimirror": [metrics],
+        "multimirror-admission": [metrics, {"ports": [{"port": "webhook"}], "from": [peer]}],
+    }
+
+
+def test_no_account_of_ours_may_write_what_api_servers_do_at_admission() -> None:
+    for _, rule in rules(rendered(*EVERYTHING, "admission=webhook")):
+        if "admissionregistration.k8s.io" in rule["apiGroups"]:
+            assert set(rule["verbs"]) == {"list", "watch"}
+            assert rule["resourceNames"] == ["multimirror"]
+
+
+def secrets(found: list[Json]) -> list[Json]:
+    return [obj for obj in found if obj["kind"] == "Secret"]
+
+
+def test_helm_makes_an_authority_that_the_registration_trusts() -> None:
+    found = rendered("admission=webhook", "admissionWebhook.tls.secretName=authority")
+    (secret,) = secrets(found)
+    pair = KeyPair.read(secret["data"])
+    assert pair is not None
+    assert pair.is_authority
+    (registration,) = [obj for obj in found if obj["kind"] == "MutatingWebhookConfiguration"]
+    wanted = Registration(service=Service(chart.NAMESPACE, "multimirror-admission"))
+    shown = issue(pair, wanted.hosts(), pair.begins)
+    assert (wanted.missing(registration, shown), wanted.foreign(registration)) == ([], [])
+    (role,) = [obj for obj in found if obj["kind"] == "Role" and obj["metadata"]["name"] == "multimirror-admission"]
+    assert role["rules"][0]["resourceNames"] == ["authority"]
+
+
+def test_certificates_can_be_brought_by_somebody_else() -> None:
+    own = rendered("admission=webhook", "admissionWebhook.tls.create=false", "admissionWebhook.tls.caBundle=eA==")
+    assert secrets(own) == []
+    (registration,) = [obj for obj in own if obj["kind"] == "MutatingWebhookConfiguration"]
+    assert {each["clientConfig"]["caBundle"] for each in registration["webhooks"]} == {"eA=="}
+    manager = ("admissionWebhook.tls.certManager.enabled=true", "admissionWebhook.tls.certManager.issuerRef.name=ca")
+    found = rendered("admission=webhook", *manager)
+    assert secrets(found) == []
+    (certificate,) = [obj for obj in found if obj["kind"] == "Certificate"]
+    assert certificate["spec"]["dnsNames"] == [f"multimirror-admission.{chart.NAMESPACE}.svc"]
+    (registration,) = [obj for obj in found if obj["kind"] == "MutatingWebhookConfiguration"]
+    injected = {"cert-manager.io/inject-ca-from": f"{chart.NAMESPACE}/multimirror-admission"}
+    assert registration["metadata"]["annotations"] == injected
+    assert "which Issuer?" in refused("admission=webhook", "admissionWebhook.tls.certManager.enabled=true")
+
+
+def test_whoever_knows_the_certificates_of_api_servers_can_let_nobody_else_in() -> None:
+    found = rendered("admission=webhook", "admissionWebhook.tls.clientCAConfigMap=api-servers")
+    (pod,) = [pod for pod in pods(found) if pod["serviceAccountName"] == "multimirror-admission"]
+    (container,) = pod["containers"]
+    (flag,) = [each for each in container["args"] if each.startswith("--client-ca=")]
+    assert flag.removeprefix("--client-ca=").startswith(container["volumeMounts"][0]["mountPath"])
+    assert pod["volumes"] == [{"name": "client-ca", "configMap": {"name": "api-servers"}}]
+
+
+@pytest.mark.parametrize(
+    ("served", "admission"),
+    [(["--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"], "policies"), ([], "webhook")],
+)
+def test_auto_means_policies_where_the_server_has_them(served: list[str], admission: str) -> None:
+    text = chart.helm("template", "multimirror", str(chart.CHART), "--kube-version", "1.33.0", *served)
+    kinds = {obj["kind"] for obj in yaml.safe_load_all(text) if obj}
+    expected = {"policies": "MutatingAdmissionPolicy", "webhook": "MutatingWebhookConfiguration"}
+    assert kinds & set(expected.values()) == {expected[admission]}
 
 
 def rules(found: list[Json]) -> list[tuple[str, Json]]:
@@ -213,7 +299,7 @@ def test_the_definitions_survive_the_release() -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        pytest.param("admission=maybe", "'webhook', 'policies', 'none'", id="a choice that there is not"),
+        pytest.param("admission=maybe", "'auto', 'webhook', 'policies', 'none'", id="a choice that there is not"),
         pytest.param("dispatcher.replicas=0", "minimum", id="no replica"),
         pytest.param("dispatcher.replica=3", "additional properties 'replica' not allowed", id="a misspelt value"),
         pytest.param("image.digest=abc", "pattern", id="a digest that is none"),
@@ -258,10 +344,10 @@ def test_all_kinds_that_are_rendered_can_be_installed_and_removed_by_the_command
 def test_what_run_checks_for_is_what_the_roles_grant() -> None:
     found = {
         (group, resource, verb)
-        for _, rule in rules([obj for obj in rendered() if not obj["metadata"]["name"].endswith(("viewer", "editor"))])
+        for _, rule in rules([obj for obj in rendered() if obj["metadata"]["name"] == "multimirror-dispatcher"])
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
-    asked = {(right.group, right.resource, right.verb) for right in permissions("ours", lease="lease", admission=True)}
-    assert asked | {("", "secrets", "update")} == found  # the certificates, renewed
+    asked = {(right.group, right.resource, right.verb) for right in permissions("ours", lease="lease", admission=False)}
+    assert asked == found

@@ -1,5 +1,6 @@
 """What a user sees on the Job where it was created, for what happens to its copy elsewhere."""
 
+import json
 from typing import Any
 
 import pytest
@@ -46,8 +47,8 @@ def test_what_the_copy_says_is_what_the_user_sees(current: Json, observed: Json)
             RUNNING, RUNNING | {"uncountedTerminatedPods": {"succeeded": ["a"]}}, id="the worker's bookkeeping alone"
         ),
         pytest.param(
-            {"conditions": [{"type": "Custom", "status": "True", "lastProbeTime": None}]},
-            {"conditions": [{"type": "Custom", "status": "True"}]},
+            {"conditions": [{"type": "Suspended", "status": "False", "lastProbeTime": None}]},
+            {"conditions": [{"type": "Suspended", "status": "False"}]},
             id="a null that the server adds",
         ),
     ],
@@ -159,9 +160,17 @@ def test_our_own_conditions_on_the_job_stay_and_cannot_come_from_a_worker() -> N
 
 
 def test_what_is_no_status_field_does_not_pass() -> None:
-    observed = RUNNING | {"conditions": [{"type": "X", "status": "True", "extra": 1}], "spec": {}, "secret": "x"}
+    observed = RUNNING | {
+        "conditions": [
+            {"type": "Suspended", "status": "False", "extra": 1},
+            {"type": "example.com/Mine", "status": "True"},
+            {"type": "Suspended", "status": "True", "message": "once more"},
+        ],
+        "spec": {},
+        "secret": "x",
+    }
 
-    assert mirrored(a_stored_job(), observed) == RUNNING | {"conditions": [{"type": "X", "status": "True"}]}
+    assert mirrored(a_stored_job(), observed) == RUNNING | {"conditions": [{"type": "Suspended", "status": "False"}]}
 
 
 @pytest.mark.parametrize(
@@ -188,16 +197,39 @@ def test_nonsense_is_left_out_and_the_rest_mirrored(observed: Json) -> None:
 
 
 def test_long_texts_and_lists_are_cut() -> None:
-    condition = {"type": "X", "status": "True", "reason": "r" * 10_000, "message": "m" * 100_000}
+    condition = {"type": "Suspended", "status": "False", "reason": "r" * 10_000, "message": "m" * 100_000}
     uids = [f"uid-{i}" for i in range(5000)]
 
     status = mirrored(
         a_stored_job(), RUNNING | {"conditions": [condition] * 100, "uncountedTerminatedPods": {"failed": uids}}
     )
 
-    assert len(status["conditions"]) == 32
-    assert (len(status["conditions"][0]["reason"]), len(status["conditions"][0]["message"])) == (1024, 32 * 1024)
-    assert len(status["uncountedTerminatedPods"]["failed"]) == 1000
+    assert len(status["conditions"]) == 1
+    assert (len(status["conditions"][0]["reason"]), len(status["conditions"][0]["message"])) == (128, 1024)
+    assert len(status["uncountedTerminatedPods"]["failed"]) == 12, "it has one pod at a time"
+
+
+def test_messages_have_a_kibibyte_and_nothing_that_a_terminal_obeys() -> None:
+    condition = {"type": "Suspended", "status": "False", "message": "\x1b]52;c;\x07" + "ä" * 2000}
+    status = mirrored(a_stored_job(), RUNNING | {"conditions": [condition]})
+    message = status["conditions"][0]["message"]
+    assert len(message.encode()) <= 1024
+    assert message.isprintable()
+
+
+def test_a_worker_cannot_write_more_onto_a_job_than_the_job_can_need() -> None:
+    everything = {
+        "conditions": [
+            {"type": kind, "status": "False", "reason": "r" * 10_000, "message": "m" * 100_000}
+            for kind in ("Suspended", "FailureTarget", "SuccessCriteriaMet", *map(str, range(1000)))
+        ],
+        "completedIndexes": ",".join(map(str, range(0, 200_000, 2))),
+        "failedIndexes": ",".join(map(str, range(1, 200_000, 2))),
+        "uncountedTerminatedPods": {key: [f"{key}-{i:060}" for i in range(5000)] for key in ("succeeded", "failed")},
+        "active": 1,
+    }
+    small = mirrored(a_stored_job(completions=2, completionMode="Indexed", backoffLimitPerIndex=1), everything)
+    assert len(json.dumps(small)) < 8 * 1024
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from multimirror.kube import ApiError, Client, Informer
+from multimirror.kube import ApiError, Client, Informer, Object
 from multimirror.kube.budget import KIB, MIB, UNTRUSTED, Allowance, Budget, CacheBudget, CacheLimits
 from multimirror.kube.errors import BadAnswer, OverBudget, TimedOut, Unreachable, error_from_status, printable
 from multimirror.kube.trimming import weight
@@ -105,6 +105,46 @@ async def test_pages_that_are_too_large_are_made_smaller_until_they_fit() -> Non
         assert told.errors == []
 
 
+async def test_an_answer_of_brackets_is_not_even_parsed() -> None:
+    told = Told()
+    async with running() as server, told.client(server) as client:
+        server.then_answer(200, a_thing("a", pad=[[]] * 250_000))
+        with pytest.raises(OverBudget, match="has more than 200000 values"):
+            await client.get(THINGS, "a", "default")
+        server.scripts.clear()
+        server.then_answer(200, a_list(7, a_thing("a", pad=[[]] * 250_000)))
+        with pytest.raises(OverBudget, match="has more than 200000 values"):
+            await client.list(THINGS)
+        assert len(told.errors) == 2
+
+
+async def test_a_cache_of_a_trusted_server_holds_no_more_than_a_page_whole() -> None:
+    things = [a_thing(f"t-{number:03}", 1, pad="x" * 1024 * KIB) for number in range(40)]
+    asked: list[int] = []
+
+    async def page(seen: Seen, wire: Wire) -> None:
+        query = dict(pair.split("=") for pair in seen.target.split("?")[1].split("&"))
+        if "watch" in query:
+            await wire.answer(400, {"kind": "Status", "status": "Failure", "reason": "BadRequest", "code": 400})
+            return
+        start, limit = int(query.get("continue", 0)), int(query["limit"])
+        asked.append(limit)
+        following = {"continue": str(start + limit)} if start + limit < len(things) else {}
+        await wire.answer(200, a_list(7, *things[start : start + limit], **following))
+
+    def trim(obj: Object) -> Object:
+        return {"metadata": obj["metadata"]}
+
+    async with running() as server, Client(server.connection()) as client:
+        server.then(page)
+        async with Informer(client, THINGS, trim=trim) as informer:
+            await informer.synced()
+            assert len(informer) == 40
+            assert all("pad" not in obj for obj in informer.list())
+    assert asked[0] == 500
+    assert asked[-1] <= 16
+
+
 @virtual_time
 async def test_pages_without_end_come_to_an_end() -> None:
     async def page(_: Seen, wire: Wire) -> None:
@@ -163,7 +203,8 @@ async def follow(client: Client) -> int:
         pytest.param(b"x" * MIB, "an event of more than 4194304 bytes", id="a line without end"),
         pytest.param(an_event("a", pad="x" * 100 * KIB), "nothing that we have there explains", id="large events"),
         pytest.param(an_event("a") * 100, "nothing that we have there explains", id="small events"),
-        pytest.param(b"\n" * MIB, "nothing that we have there explains", id="empty lines"),
+        pytest.param(an_event("a", pad=[[]] * 250_000), "an event of more than 200000 values", id="brackets"),
+        pytest.param(b"\n" * MIB, "lines that are no events", id="empty lines"),
     ],
 )
 async def test_a_watch_that_floods_is_refused_and_told(chunk: bytes, message: str) -> None:
@@ -262,7 +303,7 @@ async def test_an_answer_in_pieces_of_one_byte_is_put_together() -> None:
 @pytest.mark.parametrize("streaming", [True, False])
 @pytest.mark.parametrize(
     ("objects", "size", "message"),
-    [(50, 100 * MIB, "more than 50 things"), (10_000, 300 * KIB, "things of more than 0.293 MiB")],
+    [(50, 100 * MIB, "more than 50 things"), (10_000, 300 * KIB, "the things that it shows take more than 0.293 MiB")],
 )
 async def test_a_cache_takes_no_more_than_it_may(streaming: bool, objects: int, size: int, message: str) -> None:
     told = Told()

@@ -6,7 +6,7 @@ import pytest
 
 from multimirror.api import RESERVED_ANNOTATION
 from multimirror.kinds import JOB
-from multimirror.kinds.reserved import Reserved, reserved_for, reserved_of
+from multimirror.kinds.reserved import Reserved, reserved_by_assignment, reserved_for, reserved_of
 from multimirror.reconcile.actions import Action, CreateCopy, Grow, Reserve, SyncCopy, Unassign
 from multimirror.reconcile.decide import decide
 from multimirror.workers.state import Contact
@@ -145,6 +145,22 @@ def test_while_its_user_keeps_it_suspended_nothing_happens_to_it() -> None:
 def test_no_copy_is_made_of_a_template_that_was_not_counted() -> None:
     (action,) = decided(a_job().asking("1m").on("w1").asking("3900m"))
     assert isinstance(action, Unassign)
+
+
+def test_a_template_that_a_newer_server_writes_otherwise_is_the_same_one() -> None:
+    job = a_job().asking("1")
+    job.job["metadata"]["generation"] = 1
+    job.job["metadata"]["annotations"][RESERVED_ANNOTATION] = str(reserved_by_assignment(JOB, job.job))
+    written = job.job["metadata"]["annotations"][RESERVED_ANNOTATION]
+    job = job.on("w1").started()
+    job.job["metadata"]["annotations"][RESERVED_ANNOTATION] = written
+    job.job["metadata"]["generation"] = 2  # by the assignment, which resumed it
+    job.job["spec"]["template"]["spec"]["newDefault"] = "x"
+    (action,) = decided(job, a_copy("w1").started())
+    assert isinstance(action, Reserve)
+    assert action.reserved.template == JOB.template_of(job.job)
+    job.job["metadata"]["generation"] = 3
+    assert patches(decided(job, a_copy("w1").started())) == [{"suspend": True}], "somebody changed it"
 
 
 # --- the annotation

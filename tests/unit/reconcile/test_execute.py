@@ -40,6 +40,9 @@ class FakeSession:
         self.facts = Facts("v1.36.4", "cluster", (), sees_namespaces=True, sees_nodes=True)
         self.created: list[str] = []
 
+    def is_ours(self, *_: object) -> bool:
+        return True
+
     def writes(self, *_: object) -> OwnWrites:
         return cast("OwnWrites", self._writes)
 

@@ -12,13 +12,23 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end }}
 
-{{/* A file of policies, for the manager in use: they are generated for the default. Call with (list $ name). */}}
-{{- define "multimirror.policies" -}}
-{{- $root := index . 0 -}}
-{{ $root.Files.Get (index . 1) | replace "multimirror.dev/dispatcher" $root.Values.managedBy }}
+{{/* How Jobs become ours: `auto` is policies where the API server has them. */}}
+{{- define "multimirror.admission" -}}
+{{- if eq .Values.admission "auto" -}}
+{{- ternary "policies" "webhook" (.Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy") -}}
+{{- else -}}
+{{- .Values.admission -}}
+{{- end -}}
 {{- end }}
 
-{{/* What both pods have in common. Call with (dict "root" $ "of" values "component" name "account" name "port" name). */}}
+{{/* A file of policies for the manager and the size in use: they are generated for the defaults. Call with (list $ name). */}}
+{{- define "multimirror.policies" -}}
+{{- $root := index . 0 -}}
+{{- $size := $root.Values.maxJobBytes | default 262144 | int | toString -}}
+{{ $root.Files.Get (index . 1) | replace "multimirror.dev/dispatcher" $root.Values.managedBy | replace "262144" $size }}
+{{- end }}
+
+{{/* What all pods have in common. Call with (dict "root" $ "of" values "component" name "account" name "command" text "ports" text), and "clientCA" with the name of a ConfigMap. */}}
 {{- define "multimirror.pod" -}}
 metadata:
   labels:
@@ -76,6 +86,12 @@ spec:
           app.kubernetes.io/component: {{ $.component }}
     {{- end }}
     {{- end }}
+  {{- with .clientCA }}
+  volumes:
+    - name: client-ca
+      configMap:
+        name: {{ . }}
+  {{- end }}
   containers:
     - name: {{ .component }}
       image: {{ include "multimirror.image" .root | quote }}
@@ -92,6 +108,12 @@ spec:
       {{- end }}
       ports:
         {{- .ports | nindent 8 }}
+      {{- if .clientCA }}
+      volumeMounts:
+        - name: client-ca
+          mountPath: /etc/multimirror/client-ca
+          readOnly: true
+      {{- end }}
       livenessProbe:
         httpGet:
           path: /healthz
