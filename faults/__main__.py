@@ -5,6 +5,7 @@ python -m faults --seed 42                  one of them again, with its story if
 python -m faults --seeds 30 --fleet local   on real control planes, with real dispatcher processes
 python -m faults --crash-points --real      real processes that die at every write of a reference run
 python -m faults --hostile-worker --seeds 1000      one worker of three answers anything
+python -m faults --hostile-tenant           one tenant of three tries everything
 """
 
 import argparse
@@ -146,6 +147,8 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     if options.real and not options.crash_points:
         parser.error("--real goes with --crash-points; for random faults on real processes: --fleet local")
+    if options.suite and (options.fleet != "embedded" or options.crash_points):
+        parser.error("those who mean harm are simulated; on real control planes: tests/security")
     return options
 
 

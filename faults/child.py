@@ -25,6 +25,8 @@ import structlog  # noqa: E402
 
 from faults.backends import EmbeddedBackend  # noqa: E402
 from faults.hostile import tenants  # noqa: E402
+from faults.hostile.attacks import Attack  # noqa: E402
+from faults.hostile.bystanders import memory_is_bounded  # noqa: E402
 from faults.record import Record  # noqa: E402
 from faults.running import Outcome, Pace, run  # noqa: E402
 from faults.scenario import Scenario, from_seed, with_a_hostile_worker  # noqa: E402
@@ -103,7 +105,10 @@ def answer_to(asked: dict[str, Any]) -> dict[str, Any]:
     """The report on a seed of some suite, or on a scenario."""
     shorten = asked.get("shorten", True)
     if asked.get("suite") == "tenant":
-        return tenant_report(tenants.from_seed(asked["seed"]), shorten=shorten)
+        chosen = tenants.from_seed(asked["seed"])
+        if "attacks" in asked:
+            chosen = replace(chosen, attacks=tuple(Attack(**attack) for attack in asked["attacks"]))
+        return tenant_report(chosen, shorten=shorten)
     make = with_a_hostile_worker if asked.get("suite") == "worker" else from_seed
     scenario = Scenario.from_json(asked["scenario"]) if "scenario" in asked else make(asked["seed"])
     return report(scenario, shorten=shorten)
@@ -164,6 +169,7 @@ def hostile_report(scenario: Scenario, *, shorten: bool) -> dict[str, Any]:
     before = _memory("VmRSS")
     outcome = simulate(scenario)
     memory = _memory("VmHWM") - before
+    outcome.violations += memory_is_bounded(memory)
     answer: dict[str, Any] = {
         "seed": scenario.seed,
         "violations": [str(violation) for violation in outcome.violations],

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Self
 
+from faults.hostile.attacks import Attack
 from faults.scenario import Scenario
 
 
@@ -50,6 +51,10 @@ class Simulator:
     async def seed(self, seed: int) -> dict[str, Any]:
         """The report on a seed; see `faults.child.report`."""
         return await self._ask({"seed": seed, "suite": self._suite})
+
+    async def attack(self, seed: int, attacks: Sequence[Attack]) -> dict[str, Any]:
+        """The report on the honest tenants of a seed beside one who does this."""
+        return await self._ask({"seed": seed, "suite": "tenant", "attacks": [asdict(each) for each in attacks]})
 
     async def run(self, scenario: Scenario) -> dict[str, Any]:
         """The report on a scenario."""

@@ -9,7 +9,7 @@ Jobs that carry our labels and that we did not make (`FORGED`) are no copies: th
 we do to them is a violation of its own (I5).
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -25,6 +25,8 @@ FORGED: Final = "faults.example.com/forged"
 """An annotation on Jobs that were made to look like copies: for us, who check. Nobody else reads it."""
 STATUS_BYTES: Final = 64 * 1024
 """More than any status that a Job of these runs can need, with room."""
+MEMORY: Final = 64 * 2**20
+"""By which the whole simulation may grow in one run with a hostile worker: dispatcher, clusters and record together."""
 STATUS_WRITES: Final = 60
 STATUS_SECONDS: Final = 30.0
 
@@ -171,6 +173,9 @@ def statuses_are_small_and_paced(record: Record, rules: Rules) -> Iterator[Viola
             return
 
 
-def by_invariant(violations: list[Violation]) -> Mapping[str, int]:
-    """How many of each."""
-    return {name: sum(1 for each in violations if each.invariant == name) for name in {v.invariant for v in violations}}
+def memory_is_bounded(grown: int) -> Iterator[Violation]:
+    """I8: whatever a worker sends, there is memory for everybody else."""
+    if grown > MEMORY:
+        yield Violation(
+            "I8", f"{grown / 2**20:.0f} MiB of memory were used, and {MEMORY / 2**20:.0f} MiB are the bound"
+        )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from multimirror.batch import Json
+from multimirror.batch.caching import TextCache
 from multimirror.batch.quantities import QuantityError, quantity
 
 Amounts = Mapping[str, int]
@@ -85,11 +86,25 @@ def _read(resources: Json | None) -> dict[str, int]:
     """What cannot be read is left out: the API server lets no such thing in."""
     found: dict[str, int] = {}
     for name, value in (resources or {}).items():
-        try:
-            found[name] = nanos(quantity(value))
-        except QuantityError:
-            continue
+        amount = _amount(value) if isinstance(value, str) else _amount_of(value)
+        if amount is not None:
+            found[name] = amount
     return found
+
+
+def _amount_of(value: object) -> int | None:
+    try:
+        return nanos(quantity(value))
+    except QuantityError:
+        return None
+
+
+_amount = TextCache(_amount_of, characters=64 * 1024)  # every Job of a template asks for the same
+
+
+def amount_text(amount: int) -> str:
+    """As a quantity, in plain digits."""
+    return f"{Decimal(amount).scaleb(-9).normalize():f}"
 
 
 def _add(found: dict[str, int], more: Amounts) -> None:

@@ -11,7 +11,6 @@ one knows a new default), and the new digest is written down.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from typing import Any, Final, Protocol
 
 import orjson
@@ -20,7 +19,7 @@ from multimirror.api.names import RESERVED_ANNOTATION
 from multimirror.batch import Json
 from multimirror.batch.caching import TextCache
 from multimirror.batch.quantities import QuantityError, quantity
-from multimirror.kinds.pod_sets import Amounts, PodSet, nanos, pod_requests
+from multimirror.kinds.pod_sets import Amounts, PodSet, amount_text, nanos, pod_requests
 
 RESOURCES_LIMIT: Final = 63
 """Resources that one template may name. One that names more is not placed: nothing that counts is left out."""
@@ -87,7 +86,7 @@ class Reserved:
             {
                 "name": pods.name,
                 "count": pods.count,
-                "requests": {name: _text(amount) for name, amount in sorted(pods.requests.items())},
+                "requests": {name: amount_text(amount) for name, amount in sorted(pods.requests.items())},
             }
             for pods in self.pod_sets
         ]
@@ -138,7 +137,3 @@ def _parsed(found: Any) -> Reserved:
         sets.append(ReservedPods(str(each["name"]), count, requests))
     generation = found.get("generation", 0)
     return Reserved(str(found["template"]), tuple(sets), generation if isinstance(generation, int) else 0)
-
-
-def _text(amount: int) -> str:
-    return f"{Decimal(amount).scaleb(-9).normalize():f}"

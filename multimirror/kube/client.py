@@ -14,6 +14,7 @@ Not here: caching (informer.py), and retries of work, which belong to the queue.
 
 import asyncio
 import copy
+import http
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -55,6 +56,7 @@ _PATCH_TYPES: Final = {
     "apply": "application/apply-patch+yaml",  # JSON is YAML
 }
 _WATCH_GRACE: Final = 10.0  # how much longer than its own timeout a server may keep a watch open
+_CODES: Final = frozenset(int(code) for code in http.HTTPStatus)
 _EMPTY_PAGES: Final = 16  # in a row, before the end of a list
 _LISTS_ANEW: Final = 2  # how often a list starts again because the token for its next page has expired
 
@@ -627,7 +629,7 @@ class Client:
         verb = verb or method
         counter = self._counters.get((verb, status))
         if counter is None:
-            code = str(status) if status else "<error>"
+            code = _code(status)
             counter = metrics.REQUESTS.labels(code, verb, self._host, self.cluster)
             self._counters[verb, status] = counter
         counter.inc()
@@ -640,6 +642,13 @@ class Client:
 
 def _larger(error: TooLarge, what: str) -> str:
     return f"its answer to {what} is larger than {error.limit} bytes"
+
+
+def _code(status: int) -> str:
+    """As a label; of what no server says in earnest there are hundreds."""
+    if not status:
+        return "<error>"
+    return str(status) if status in _CODES else f"{status // 100}xx"
 
 
 def _write(dry_run: bool, field_manager: str | None) -> dict[str, str | int | bool | None]:

@@ -124,6 +124,9 @@ class _Wire(asyncio.Protocol):
         self._unfruitful += len(data)
         try:
             self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:  # which nobody asked for
+            self._refuse(_no_http("it wants to speak something else"))
+            return
         except httptools.HttpParserError as error:
             too_large = error.__context__ if isinstance(error.__context__, TooLarge) else None
             self._refuse(too_large or _no_http(error))

@@ -10,7 +10,8 @@ Guarantees:
 
 A key is anything hashable that says what to look at; text (`namespace/name`) unless said otherwise. Keys need no order.
 
-Not guaranteed: fairness between priorities. After `close`, nothing can be added any more and waits that are pending are
+Of what is handed out one in eight is of the lowest priority that waits: a stream of changes that never ends delays the
+rest, and does not starve it. After `close`, nothing can be added any more and waits that are pending are
 forgotten: whoever starts next finds the work again by reading.
 """
 
@@ -39,6 +40,7 @@ LIVE: Final = 0
 """The priority of what just happened."""
 BULK: Final = -100
 """The priority of what was there before: first lists, periodic checks."""
+_LOWEST_EVERY: Final = 8
 
 
 class QueueClosed(Exception):  # noqa: N818 - not a fault
@@ -63,6 +65,7 @@ class WorkQueue(Generic[K]):
         self._jitter = random.Random()  # noqa: S311 - not a secret
         self._lines: dict[int, Turns[K, float]] = {}  # by priority, none of them empty; each key: since
         self._waiting: dict[K, tuple[int, Hashable]] = {}  # key: (priority, group)
+        self._handed_out = 0
         self._running: dict[K, float] = {}  # key: since
         self._again: dict[K, int] = {}  # added while running: priority
         self._later: list[tuple[float, int, K, int]] = []  # (when, order, key, priority); stale ones are skipped
@@ -162,11 +165,13 @@ class WorkQueue(Generic[K]):
                     with contextlib.suppress(ValueError):  # skipped by a call that came in between
                         self._getters.remove(getter)
                 raise
-        highest = max(self._lines)  # there are two or three
-        line = self._lines[highest]
+        self._handed_out += 1
+        priorities = self._lines  # two or three
+        priority = min(priorities) if self._handed_out % _LOWEST_EVERY == 0 else max(priorities)
+        line = self._lines[priority]
         key, since = line.pop()
         if not line:
-            del self._lines[highest]
+            del self._lines[priority]
         del self._waiting[key]
         self._loop = asyncio.get_running_loop()
         now = self._loop.time()

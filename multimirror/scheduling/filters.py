@@ -201,7 +201,12 @@ def could_take(waiter: Waiter, info: WorkerInfo) -> bool:
 
 def with_room(asked: Asked, workers: Iterable[WorkerInfo]) -> Iterator[WorkerInfo]:
     """Those that have it, now."""
-    return (info for info in workers if has_room(asked, info))
+    return (
+        info
+        for info in workers
+        if not info.is_full
+        and short_of(asked, info.left, lists_all=info.lists_all) is None  # a call less than has_room
+    )
 
 
 def is_too_large(waiter: Waiter, info: WorkerInfo) -> bool:

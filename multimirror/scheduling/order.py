@@ -11,16 +11,22 @@ Anybody may write any priority on a Job. So a queue says up to which one they co
 as that one, and in a queue that does not say, all count as 0: then priorities are about the order of a namespace's own
 candidates, and nobody else's.
 
+A pass that decides about tens of thousands takes seconds, and a namespace must not make others wait for that. So one of
+which `QUANTUM` candidates were refused comes after those of which fewer were, and a pass that was broken off can be
+taken up again: of a namespace that had `FRONT` refusals in this pass, those are left out that the passes before came to
+(`Progress.resume`). In a strict queue nobody is left out, and only `FRONT` that hold up nobody make a namespace come
+after others.
+
 `Waiting` is kept in order as candidates come and go, for sorting tens of thousands anew in each pass would block the
 event loop. A pass works on a snapshot of it, which costs a shallow copy of one table: lines are copied when they are
 changed while a snapshot may still show them.
 """
 
 import heapq
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from multimirror.kinds.kind import Ref
@@ -28,6 +34,9 @@ from multimirror.scheduling.candidates import Candidate
 from multimirror.scheduling.usage import UsageSums
 
 _LINES_PER_CHECKPOINT: Final = 256
+QUANTUM: Final = 16
+FRONT: Final = 64
+"""So many refused candidates of each namespace are looked at again in every pass."""
 
 Asked = tuple[tuple[str, int], ...]
 """What is asked for, by resource, in the order of their names; nothing of which nothing is asked."""
@@ -84,6 +93,12 @@ class WaitingSnapshot:
     """What waited at one moment."""
 
     queues: Mapping[str, _Queue]
+
+    def end_of(self, line: "Line") -> "Position | None":
+        """The last one of a line; None: there is nobody."""
+        queue = self.queues.get(line[0])
+        found = queue.lines.get(line[1]) if queue is not None else None
+        return _position(found.waiters[-1]) if found is not None else None
 
 
 class Waiting:
@@ -171,6 +186,27 @@ class QueueOrder:
     """Up to this one priorities count for others."""
 
 
+Line = tuple[str, str]
+"""A queue and a namespace."""
+Position = tuple[int, Age]
+"""Of a waiter in its line."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What one pass has done so far, by namespace. Numbers only grow."""
+
+    in_flight: Counter[str] = field(default_factory=Counter)
+    """Placements that are not written yet, of this pass and those before."""
+    refused: Counter[str] = field(default_factory=Counter)
+    """Candidates that do not fit, in this pass."""
+    resume: Mapping[Line, Position] = field(default_factory=dict)
+    """How far the passes before came that were broken off."""
+
+    def standing(self, namespace: str) -> int:
+        return self.in_flight[namespace] + self.refused[namespace] // QUANTUM
+
+
 _Heads = list[tuple[int, int, Age, Waiter, Iterator[Waiter | None]]]
 
 
@@ -178,51 +214,65 @@ def in_order(
     waiting: WaitingSnapshot,
     usage: UsageSums,
     order_of: Callable[[str], QueueOrder],
-    in_flight: Mapping[str, int] = MappingProxyType({}),
+    progress: Progress | None = None,
 ) -> Iterator[Waiter | None]:
     """Everybody, one after the other; None is a checkpoint, when there was work and nobody is found yet.
 
     The order depends on who was placed before: `usage` has to have the reservation of one that was placed when the
-    next one is asked for, and `in_flight`, by namespace, what is not written yet. Both may grow meanwhile, not shrink.
+    next one is asked for, and `progress` has to know of it. Reservations may be added meanwhile, not removed.
     """
+    progress = progress or Progress()
     heads: _Heads = []
     for name, queue in waiting.queues.items():
         order = order_of(name)
-        yield from _advance(heads, _turns(queue, usage, name, order), order, in_flight)
+        yield from _advance(heads, _turns(queue, usage, name, order, progress), order, progress)
         yield None
     while heads:
-        rank, flying, age, waiter, turns = heads[0]
-        now_flying = in_flight.get(waiter.namespace, 0)
-        if now_flying != flying:  # it was given something since: it goes further back
-            heapq.heapreplace(heads, (rank, now_flying, age, waiter, turns))
+        rank, stood, age, waiter, turns = heads[0]
+        stands = progress.standing(waiter.namespace)
+        if stands != stood:  # something was decided about its namespace since: it goes further back
+            heapq.heapreplace(heads, (rank, stands, age, waiter, turns))
             yield None
             continue
         yield waiter
         heapq.heappop(heads)
-        yield from _advance(heads, turns, order_of(waiter.candidate.queue), in_flight)
+        yield from _advance(heads, turns, order_of(waiter.candidate.queue), progress)
 
 
-def _advance(
-    heads: _Heads, turns: Iterator[Waiter | None], order: QueueOrder, in_flight: Mapping[str, int]
-) -> Iterator[None]:
+def _advance(heads: _Heads, turns: Iterator[Waiter | None], order: QueueOrder, progress: Progress) -> Iterator[None]:
     """The next one of a queue comes to compete with those of the others."""
     for waiter in turns:
         if waiter is not None:
-            rank, flying = _rank(waiter, order), in_flight.get(waiter.namespace, 0)
-            heapq.heappush(heads, (rank, flying, waiter.age, waiter, turns))
+            rank, stands = _rank(waiter, order), progress.standing(waiter.namespace)
+            heapq.heappush(heads, (rank, stands, waiter.age, waiter, turns))
             return
         yield None
 
 
-def _turns(queue: _Queue, usage: UsageSums, name: str, order: QueueOrder) -> Iterator[Waiter | None]:
+_Standing = tuple[int, int, int]
+
+
+def _turns(
+    queue: _Queue, usage: UsageSums, name: str, order: QueueOrder, progress: Progress
+) -> Iterator[Waiter | None]:
     """One queue in its own order."""
+    refused, resume = progress.refused, progress.resume
 
-    def standing(namespace: str) -> tuple[int, int]:
+    hopeless: Counter[str] = Counter()  # refused, and those behind did not have to wait for them
+
+    def standing(namespace: str) -> _Standing:
         if order.strict:
-            return 0, 0
-        return usage.by_namespace(name).get(namespace, 0), usage.turns(name).get(namespace, 0)
+            return int(hopeless[namespace] >= FRONT), 0, 0
+        given, turn = usage.by_namespace(name).get(namespace, 0), usage.turns(name).get(namespace, 0)
+        return refused[namespace] // QUANTUM, given, turn
 
-    heap: list[tuple[int, tuple[int, int], Age, int, list[Waiter]]] = []
+    def next_place(namespace: str, place: int, waiters: list[Waiter]) -> int:
+        """From there on, the first that is to be looked at."""
+        if order.strict or refused[namespace] < FRONT or (name, namespace) not in resume:
+            return place
+        return max(place, bisect_right(waiters, resume[name, namespace], key=_position))
+
+    heap: list[tuple[int, _Standing, Age, int, list[Waiter]]] = []
     for number, (namespace, line) in enumerate(queue.lines.items(), 1):
         waiters = line.waiters
         heapq.heappush(heap, (_rank(waiters[0], order), standing(namespace), waiters[0].age, 0, waiters))
@@ -231,18 +281,31 @@ def _turns(queue: _Queue, usage: UsageSums, name: str, order: QueueOrder) -> Ite
     while heap:
         rank, stood, age, place, waiters = heap[0]
         waiter = waiters[place]
-        stands = standing(waiter.namespace)
-        if stands != stood:  # it was given something since, in another queue's turn: it goes further back
+        namespace = waiter.namespace
+        stands, reached = standing(namespace), next_place(namespace, place, waiters)
+        if reached == place and stands == stood:
+            before = refused[namespace]
+            yield waiter
+            hopeless[namespace] += refused[namespace] - before
+            reached = next_place(namespace, place + 1, waiters)
+        elif reached == place:  # something was decided about it since, in another queue's turn: it goes further back
             heapq.heapreplace(heap, (rank, stands, age, place, waiters))
             yield None
             continue
-        yield waiter
-        place += 1
-        if place < len(waiters):
-            waiter = waiters[place]
-            heapq.heapreplace(heap, (_rank(waiter, order), standing(waiter.namespace), waiter.age, place, waiters))
+        if reached < len(waiters):
+            waiter = waiters[reached]
+            heapq.heapreplace(heap, (_rank(waiter, order), standing(namespace), waiter.age, reached, waiters))
         else:
             heapq.heappop(heap)
+
+
+def position_of(candidate: Candidate) -> Position:
+    """Where a candidate is in its line."""
+    return -candidate.priority, (candidate.created, candidate.namespace, candidate.name, candidate.ref)
+
+
+def _position(waiter: Waiter) -> Position:
+    return waiter.rank, waiter.age
 
 
 def _rank(waiter: Waiter, order: QueueOrder) -> int:
@@ -255,8 +318,7 @@ def _waiter(candidate: Candidate) -> Waiter:
     avoid = tuple(sorted(candidate.avoid.items()))
     grows = candidate.growth.shape if candidate.growth is not None else None
     return Waiter(
-        -candidate.priority,
-        (candidate.created, candidate.namespace, candidate.name, candidate.ref),
+        *position_of(candidate),
         candidate,
         asked,
         (candidate.ref.kind, candidate.namespace, candidate.clusters, asked, avoid, candidate.problem, grows),

@@ -38,7 +38,7 @@ from multimirror.scheduling.filters import (
     with_room,
 )
 from multimirror.scheduling.growth import objection
-from multimirror.scheduling.order import QueueOrder, Waiter, WaitingSnapshot, in_order
+from multimirror.scheduling.order import Line, Position, Progress, QueueOrder, Waiter, WaitingSnapshot, in_order
 from multimirror.scheduling.scores import best_first
 from multimirror.scheduling.usage import Reservation, UsageSums
 
@@ -128,12 +128,16 @@ def plan(
     queues: Mapping[str, MirrorQueueSpec],
     workers: Mapping[str, WorkerSnapshot],
     usage: UsageSums,
+    *,
     in_flight: Mapping[str, int] = MappingProxyType({}),
+    resume: Mapping[Line, Position] = MappingProxyType({}),
 ) -> Iterator[Step | None]:
     """Decide about everybody who waits, in order. None is a checkpoint: nothing is decided, but time has passed.
 
-    `in_flight`: how many placements of each namespace were decided before, and are not written yet."""
-    return _Pass(waiting, dict(queues), dict(workers), usage.fork(), Counter(in_flight)).steps()
+    `in_flight`: how many placements of each namespace were decided before, and are not written yet. `resume`: how far
+    passes came that were broken off; then not everybody is looked at again (see `order`)."""
+    progress = Progress(Counter(in_flight), resume=resume)
+    return _Pass(waiting, dict(queues), dict(workers), usage.fork(), progress).steps()
 
 
 class _Queue:
@@ -159,10 +163,10 @@ class _Pass:
         specs: Mapping[str, MirrorQueueSpec],
         workers: Mapping[str, WorkerSnapshot],
         usage: UsageSums,
-        in_flight: Counter[str],
+        progress: Progress,
     ) -> None:
         self._waiting, self._specs, self._snapshots, self._usage = waiting, specs, workers, usage
-        self._in_flight = in_flight
+        self._progress = progress
         self._workers: dict[str, WorkerInfo] = {}
         """As they are now. Replaced as a whole when one changes: decisions keep the one that they were made on."""
         self._queues: dict[str, _Queue | None] = {}
@@ -175,12 +179,13 @@ class _Pass:
             self._workers[snapshot.name] = info
             if number % _WORKERS_PER_CHECKPOINT == 0:
                 yield None
-        for waiter in in_order(self._waiting, self._usage, self._order, self._in_flight):
+        for waiter in in_order(self._waiting, self._usage, self._order, self._progress):
             if waiter is None:
                 yield None
                 continue
             decision = self._decide(waiter)
             if decision.chosen is None:
+                self._progress.refused[waiter.namespace] += 1
                 yield Waits(waiter.candidate, decision)
             else:
                 self._reserve(waiter.candidate, decision.chosen)
@@ -266,7 +271,7 @@ class _Pass:
             self._usage.grow(_reservation(candidate, worker))
         else:
             self._usage.add(_reservation(candidate, worker))
-        self._in_flight[candidate.namespace] += 1
+        self._progress.in_flight[candidate.namespace] += 1
         before = self._workers[worker]
         info = WorkerInfo.of(before.snapshot, before.capacity, self._usage.worker(worker))
         self._workers = {**self._workers, worker: info}

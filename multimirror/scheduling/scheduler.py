@@ -8,6 +8,8 @@ written side by side, each for exactly the version of the object that was decide
 No more is decided than can be written soon. A pass that has as many assignments on their way as `_IN_FLIGHT` allows
 ends there, and when half of them are written the next one begins, in the order of that moment: whoever comes while a
 thousand others are being assigned is considered then, and namespaces take turns in being written and in being told.
+Nor does anybody wait for a pass over thousands that do not fit: when there are news it is broken off, and the next one
+takes it up again where it was, after those who come first.
 """
 
 import asyncio
@@ -36,7 +38,7 @@ from multimirror.scheduling.announcements import Announcements
 from multimirror.scheduling.assignments import Assignment, Assignments
 from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
 from multimirror.scheduling.growth import is_wanted
-from multimirror.scheduling.order import Waiting
+from multimirror.scheduling.order import FRONT, Line, Position, Waiting, WaitingSnapshot, position_of
 from multimirror.scheduling.plan import Placed, PlacementDecision, Waits, plan
 
 _log = structlog.get_logger(__name__)
@@ -44,6 +46,8 @@ _SLICE_SECONDS: Final = 0.005
 _SHORTEST_PAUSE_SECONDS: Final = 0.005
 _IN_FLIGHT: Final = 4
 """Assignments that are decided and not written yet, for each that can be written at once."""
+_TAIL: Final = 500
+"""So many are looked at, of namespaces that had their share in a pass, before it may be broken off."""
 _TOLD_PER_PASS: Final = 100
 _TELL_ON_SECONDS: Final = 2.0
 """Until those hear why they wait who could not be told in the last pass: events go out 50 a second."""
@@ -82,6 +86,8 @@ class Scheduler:
         self._queues, self._workers, self._worker, self._clock = queues, workers, worker, clock
         self._waiting = Waiting()
         self._news = asyncio.Event()
+        self._resume: dict[Line, Position] = {}
+        """How far the passes came that were broken off."""
         self._untold = False
         """Some do not know yet why they wait."""
         self.decisions: dict[Ref, PlacementDecision] = {}
@@ -148,8 +154,9 @@ class Scheduler:
         untold: Turns[Ref, Waits] = Turns()  # by namespace
         self._untold = False
         busy, flying = 0.0, Counter(self._in_flight.values())
-        steps = plan(self._waiting.snapshot(), queues, workers, self._assignments.usage.snapshot(), flying)
-        done = False
+        snapshot, usage = self._waiting.snapshot(), self._assignments.usage.snapshot()
+        steps = plan(snapshot, queues, workers, usage, in_flight=flying, resume=dict(self._resume))
+        reached, done = _Reached(), False
         while not done:
             started = time.perf_counter()
             done = True
@@ -158,19 +165,39 @@ class Scheduler:
                     self._place(step, queues)
                 elif isinstance(step, Waits):
                     self._keep_waiting(step, heads, untold)
+                    reached.refused(step.candidate)
                 if len(self._in_flight) >= self._most_in_flight:
                     self._written.clear()
-                    self._news.set()  # there may be more
+                    self._break_off(reached, snapshot)
                     break
                 if time.perf_counter() - started > _SLICE_SECONDS:
                     done = False
                     break
+            else:
+                if self._resume:  # all of the rest was looked at; now everybody again, in one pass
+                    self._resume = {}
+                    self._news.set()
             took = time.perf_counter() - started
             busy += took
             await asyncio.sleep(max(_SHORTEST_PAUSE_SECONDS, 4 * took))
+            if not done and self._news.is_set() and reached.tail >= _TAIL:
+                self._break_off(reached, snapshot)
+                done = True
         metrics.PASSES.observe(busy)
         self._show_heads(heads)
         self._tell(untold)
+
+    def _break_off(self, reached: "_Reached", snapshot: WaitingSnapshot) -> None:
+        """The next pass takes it up again; a line that was looked at to its end begins anew."""
+        positions = reached.positions
+        for line in {*self._resume, *positions}:
+            known = [each[line] for each in (self._resume, positions) if line in each]
+            end = snapshot.end_of(line)
+            if end is None or max(known) >= end:
+                self._resume.pop(line, None)
+            else:
+                self._resume[line] = max(known)
+        self._news.set()
 
     def _show_heads(self, heads: dict[str, Waits]) -> None:
         """Of queues that the pass did not come to, the first is still the one that it was, if it waits."""
@@ -325,6 +352,31 @@ class Scheduler:
     def _drop(self, ref: Ref) -> bool:
         self.decisions.pop(ref, None)
         return self._waiting.remove(ref) is not None
+
+
+class _Reached:
+    """How far a pass came in each line, and how many it looked at beyond the share of their namespaces."""
+
+    def __init__(self) -> None:
+        self.tail = 0
+        self._latest: dict[Line, Candidate] = {}
+        self._refused: Counter[str] = Counter()
+
+    def refused(self, candidate: Candidate) -> None:
+        namespace = candidate.namespace
+        self._refused[namespace] += 1
+        if self._refused[namespace] > FRONT:
+            self.tail += 1
+        self._latest[candidate.queue, namespace] = candidate
+
+    @property
+    def positions(self) -> dict[Line, Position]:
+        """Of namespaces that were not looked at as a whole with their share alone."""
+        return {
+            line: position_of(candidate)
+            for line, candidate in self._latest.items()
+            if self._refused[candidate.namespace] > FRONT
+        }
 
 
 def _version(obj: Json) -> str:

@@ -37,6 +37,7 @@ _BEATS: Final = 4
 """Between two questions about rights that we lack."""
 _MOST_IMPOSTORS: Final = 1000
 _FORMER_IDENTITIES: Final = 3
+_TELL_EVERY: Final = 0.2
 _SMALL_KUBECONFIG: Final = 8 * 1024
 """Up to here it is read at once; what is larger in a thread, so that nobody waits for it."""
 _IDENTITIES: Final = 3
@@ -107,6 +108,8 @@ class Worker:
         self._scope: asyncio.Timeout | None = None
         self._replaced: list[float] = []  # when it was another cluster than before
         self._parsed: tuple[bytes, Connection | ConfigError] | None = None
+        self._told_at = float("-inf")  # when its capacity and namespaces were told last
+        self._telling: asyncio.TimerHandle | None = None
         self._poked = asyncio.Event()
         self._settled = asyncio.Event()
         self._log = _log.bind(cluster=name)
@@ -214,6 +217,8 @@ class Worker:
                 else:
                     backoff.reset()
         finally:
+            if self._telling is not None:
+                self._telling.cancel()
             self._settled.set()  # nobody is to wait for it any more
 
     def _pause(self) -> float:
@@ -490,6 +495,16 @@ class Worker:
         self._handlers.copy_changed(self.name, resource, change)
 
     def _cluster_changed(self) -> None:
+        """Told at once, and then a few times a second: its namespaces may come and go by the thousand."""
+        loop = asyncio.get_running_loop()
+        left = self._told_at + _TELL_EVERY - loop.time()
+        if left <= 0:
+            self._tell_cluster()
+        elif self._telling is None:
+            self._telling = loop.call_later(left, self._tell_cluster)
+
+    def _tell_cluster(self) -> None:
+        self._telling, self._told_at = None, asyncio.get_running_loop().time()
         session = self.session
         if session is not None:
             self.state = replace(self.state, capacity=session.capacity(), namespaces=session.namespaces())

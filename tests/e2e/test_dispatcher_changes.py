@@ -185,3 +185,44 @@ async def test_a_restarted_dispatcher_does_not_repeat_why_jobs_wait(stage: Stage
             await stage.set_worker(worker, cordoned=True)
         await stage.set_queue(quota=None)
         await stage.event("Waiting", "no worker cluster can take it now", "second")
+
+
+def asking(cpu: str) -> Any:
+    def change(job: Json) -> None:
+        job["spec"] |= {"parallelism": 1, "completions": 9}
+        job["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
+
+    return change
+
+
+async def test_a_template_that_is_changed_while_its_job_is_suspended_is_counted_anew(stage: Stage) -> None:
+    await stage.set_queue(quota={"resources": {"cpu": "4"}})
+    async with stage.dispatcher():
+        await stage.submit(change=asking("3900m"), never_finish="true")
+        await stage.until(running)
+        await stage.patch("job", {"spec": {"suspend": True}})
+        job = await stage.until(lambda j: condition(j, "Suspended") and not j["status"].get("active"))
+        container = job["spec"]["template"]["spec"]["containers"][0] | {"resources": {"requests": {"cpu": "1m"}}}
+        await stage.patch("job", {"spec": {"template": {"spec": {"containers": [container]}}}})
+        await stage.submit("other", change=asking("3900m"))
+        await stage.event("Waiting", "0.1 cpu left of its quota", "other")
+        await stage.patch("job", {"spec": {"suspend": False}})
+        await stage.event("TemplateChanged", "counted anew")
+        job = await stage.until(lambda j: running(j) and j["metadata"]["annotations"][ATTEMPT_ANNOTATION] == "2")
+        _, copy = await stage.copy()
+        assert copy["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1m"}
+        await stage.until(lambda j: cluster_of(j) is not None, "other")
+
+
+async def test_a_job_that_grows_has_what_its_queue_has_room_for(stage: Stage) -> None:
+    await stage.set_queue(quota={"resources": {"cpu": "2"}})
+    async with stage.dispatcher():
+        await stage.submit(change=asking("1"), never_finish="true")
+        await stage.until(running)
+        await stage.patch("job", {"spec": {"parallelism": 5}})
+        await stage.event("Waiting", "more than the whole quota")
+        await stage.patch("job", {"spec": {"parallelism": 2}})
+        await stage.until(lambda j: j["status"].get("active") == 2)
+        await stage.patch("job", {"spec": {"parallelism": 1}})
+        await stage.submit("other", change=asking("1"))
+        await stage.until(lambda j: cluster_of(j) is not None, "other")

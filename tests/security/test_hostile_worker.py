@@ -27,8 +27,8 @@ ATTACKS = (
     hostile_worker.pages,
     hostile_worker.nodes,
 )
-MEMORY = 450 * MIB
-"""Of a dispatcher with seven hostile workers at once; without any it has about 100 MiB."""
+MEMORY = 300 * MIB
+"""Of a dispatcher with seven hostile workers at once; it has about 140 MiB, and 90 MiB without any."""
 
 
 async def worker_cluster(installation: Installation, name: str) -> dict[str, Any]:

@@ -28,13 +28,13 @@ from multimirror.kinds.kind import Rejection
 
 _MAX_INT32: Final = 2**31 - 1
 _TYPES: Final = frozenset({COMPLETE, FAILED, FAILURE_TARGET, SUCCESS_CRITERIA_MET, SUSPENDED})
-_CONDITIONS_LIMIT: Final = 32
+CONDITIONS_LIMIT: Final = 32
 _REASON_LIMIT: Final = 128
-_MESSAGE_LIMIT: Final = 1024
-_INDEXES_LIMIT: Final = 1024 * 1024
-_UNCOUNTED_LIMIT: Final = 500
+MESSAGE_LIMIT: Final = 1024
+INDEXES_LIMIT: Final = 1024 * 1024
+UNCOUNTED_LIMIT: Final = 500
 """As many as the Job controller has at most; fewer for a Job that never has so many pods."""
-_UID_LIMIT: Final = 64
+UID_LIMIT: Final = 64
 _INTERIM: Final = {COMPLETE: SUCCESS_CRITERIA_MET, FAILED: FAILURE_TARGET}
 
 
@@ -104,7 +104,7 @@ def _conditions(value: object) -> list[Json]:
     if not isinstance(value, list):
         return []
     found: dict[str, Json] = {}
-    for condition in value[:_CONDITIONS_LIMIT]:
+    for condition in value[:CONDITIONS_LIMIT]:
         passed = _condition(condition)
         if passed is not None:
             found.setdefault(passed["type"], passed)
@@ -123,7 +123,7 @@ def _condition(value: Any) -> Json | None:
     for key in ("lastProbeTime", "lastTransitionTime"):
         if time := _time(value.get(key)):
             condition[key] = time
-    for key, limit in (("reason", _REASON_LIMIT), ("message", _MESSAGE_LIMIT)):
+    for key, limit in (("reason", _REASON_LIMIT), ("message", MESSAGE_LIMIT)):
         text = value.get(key)
         if text and isinstance(text, str):
             condition[key] = _text(text, limit)
@@ -141,7 +141,7 @@ def _text(text: str, limit: int) -> str:
 def _uncounted_limit(spec: Json) -> int:
     """For each of the two lists: pods that run at once, and a few that came after them."""
     parallelism = spec.get("parallelism", 1)
-    return min(_UNCOUNTED_LIMIT, 2 * parallelism + 10) if isinstance(parallelism, int) else _UNCOUNTED_LIMIT
+    return min(UNCOUNTED_LIMIT, 2 * parallelism + 10) if isinstance(parallelism, int) else UNCOUNTED_LIMIT
 
 
 def _uncounted(value: object, most: int) -> Json | None:
@@ -152,14 +152,14 @@ def _uncounted(value: object, most: int) -> Json | None:
     for key in ("succeeded", "failed"):
         uids = value.get(key)
         if isinstance(uids, list):
-            good = [uid for uid in uids[:most] if isinstance(uid, str) and 0 < len(uid) <= _UID_LIMIT]
+            good = [uid for uid in uids[:most] if isinstance(uid, str) and 0 < len(uid) <= UID_LIMIT]
             lists[key] = [uid for uid in dict.fromkeys(good) if uid not in seen]
             seen.update(lists[key])
     return lists
 
 
 def _index_set(value: object) -> IndexSet | None:
-    if not isinstance(value, str) or len(value) > _INDEXES_LIMIT:
+    if not isinstance(value, str) or len(value) > INDEXES_LIMIT:
         return None
     try:
         return IndexSet.parse(value, _MAX_INT32)

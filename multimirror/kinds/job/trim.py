@@ -12,7 +12,6 @@ bound that counts says so (`problem_of`), and is not placed.
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
 from typing import Any, Final
 
 import orjson
@@ -21,13 +20,13 @@ from multimirror.api.limits import size_of
 from multimirror.api.names import OUR_DOMAIN, PLACEMENT_ANNOTATIONS, RESERVED_ANNOTATION
 from multimirror.batch import Json
 from multimirror.kinds.job.mirror import (
-    _CONDITIONS_LIMIT,
-    _INDEXES_LIMIT,
-    _MESSAGE_LIMIT,
-    _UID_LIMIT,
-    _UNCOUNTED_LIMIT,
+    CONDITIONS_LIMIT,
+    INDEXES_LIMIT,
+    MESSAGE_LIMIT,
+    UID_LIMIT,
+    UNCOUNTED_LIMIT,
 )
-from multimirror.kinds.pod_sets import pod_requests
+from multimirror.kinds.pod_sets import amount_text, pod_requests
 from multimirror.kinds.reserved import RESERVED_LIMIT, RESOURCES_LIMIT
 
 _METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp")
@@ -108,7 +107,7 @@ def _collapsed(template: Json, size: int) -> Json:
     if len(requests) > RESOURCES_LIMIT:
         known["resources"] = len(requests)
         requests = {name: requests[name] for name in sorted(requests)[:RESOURCES_LIMIT]}
-    container = {"resources": {"requests": {name: _quantity(amount) for name, amount in requests.items()}}}
+    container = {"resources": {"requests": {name: amount_text(amount) for name, amount in requests.items()}}}
     collapsed: Json = {"containers": [container]}
     if (stop := spec.get("terminationGracePeriodSeconds")) is not None:
         collapsed["terminationGracePeriodSeconds"] = stop
@@ -117,10 +116,6 @@ def _collapsed(template: Json, size: int) -> Json:
 
 def _digest(template: Json) -> str:
     return hashlib.sha256(orjson.dumps(template, option=orjson.OPT_SORT_KEYS)).hexdigest()
-
-
-def _quantity(amount: int) -> str:
-    return f"{Decimal(amount).scaleb(-9).normalize():f}"
 
 
 def _metadata(metadata: Json, **ours: Json) -> Json:
@@ -164,11 +159,11 @@ def _status(status: Mapping[str, Any]) -> Json:
     kept: Json = {key: status[key] for key in _STATUS_NUMBERS if isinstance(status.get(key), int)}
     for key in _STATUS_TEXTS:
         text = status.get(key)
-        if isinstance(text, str) and len(text) <= _INDEXES_LIMIT:
+        if isinstance(text, str) and len(text) <= INDEXES_LIMIT:
             kept[key] = text
     conditions = status.get("conditions")
     if isinstance(conditions, list):
-        some = conditions[: 2 * _CONDITIONS_LIMIT]
+        some = conditions[: 2 * CONDITIONS_LIMIT]
         kept["conditions"] = [_condition(each) for each in some if isinstance(each, dict)]
     uncounted = status.get("uncountedTerminatedPods")
     if isinstance(uncounted, dict):
@@ -179,8 +174,8 @@ def _status(status: Mapping[str, Any]) -> Json:
 
 def _condition(condition: Mapping[str, Any]) -> Json:
     texts = ((key, condition.get(key)) for key in _CONDITION)
-    return {key: text[:_MESSAGE_LIMIT] for key, text in texts if isinstance(text, str)}
+    return {key: text[:MESSAGE_LIMIT] for key, text in texts if isinstance(text, str)}
 
 
 def _uids(uids: list[Any]) -> list[str]:
-    return [uid[:_UID_LIMIT] for uid in uids[:_UNCOUNTED_LIMIT] if isinstance(uid, str)]
+    return [uid[:UID_LIMIT] for uid in uids[:UNCOUNTED_LIMIT] if isinstance(uid, str)]

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import io
+import ssl
 import subprocess
 import sys
 import threading
@@ -14,6 +15,7 @@ from typing import Any, TextIO, TypeVar
 
 import aiohttp
 import orjson
+import trustme
 import yaml
 from aiohttp import web
 
@@ -216,9 +218,17 @@ def through(kubeconfig: str, address: str) -> Json:
 
 @contextlib.contextmanager
 def proxied(
-    kubeconfig: str, *, version: str | None = None, date: str | None = None, token_ends: str | None = None
+    kubeconfig: str,
+    *,
+    version: str | None = None,
+    date: str | None = None,
+    token_ends: str | None = None,
+    authority: trustme.CA | None = None,
 ) -> Iterator[str]:
-    """A server that passes everything on as an administrator, but for its version, its clock and the ends of tokens."""
+    """A server that passes everything on as an administrator, but for its version, its clock and the ends of tokens.
+
+    With an authority it is one of https, as kubeconfigs in Secrets have to name.
+    """
     up: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, str]] = Future()
 
     async def serve() -> None:
@@ -248,9 +258,13 @@ def proxied(
             app.router.add_route("*", "/{path:.*}", forward)
             runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
             await runner.setup()
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            stop = asyncio.Event()
-            up.set_result((asyncio.get_running_loop(), stop, f"http://127.0.0.1:{runner.addresses[0][1]}"))
+            tls = None
+            if authority is not None:
+                tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+                authority.issue_cert("127.0.0.1").configure_cert(tls)
+            await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+            stop, scheme = asyncio.Event(), "http" if tls is None else "https"
+            up.set_result((asyncio.get_running_loop(), stop, f"{scheme}://127.0.0.1:{runner.addresses[0][1]}"))
             await stop.wait()
             await runner.cleanup()
 

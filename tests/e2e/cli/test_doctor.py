@@ -257,12 +257,14 @@ def test_fault_13_the_account_of_a_worker_lost_its_rights(fleet: Operator) -> No
 
 @embedded_only
 def test_fault_14_a_clock_that_is_wrong(stopped: Operator) -> None:
-    fleet = stopped
+    fleet, authority = stopped, trustme.CA()
+    trusted = base64.b64encode(authority.cert_pem.bytes()).decode()
     with (
         proxied(fleet.management, date="Mon, 16 Nov 2026 10:00:00 GMT") as here,
-        proxied(fleet.worker(), date="Mon, 16 Nov 2026 10:10:00 GMT") as there,
+        proxied(fleet.worker(), date="Mon, 16 Nov 2026 10:10:00 GMT", authority=authority) as there,
     ):
-        _stored(fleet, lambda config: config["clusters"][0].update({"cluster": {"server": there}}))
+        cluster = {"server": there, "certificate-authority-data": trusted}
+        _stored(fleet, lambda config: config["clusters"][0].update({"cluster": cluster}))
         path = fleet.files["management"].parent / "proxied.yaml"
         path.write_text(yaml.safe_dump(through(fleet.management, here)))
         found = says("doctor", "-o", "json", "--kubeconfig", str(path)).json

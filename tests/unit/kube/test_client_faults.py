@@ -222,6 +222,18 @@ async def test_a_redirect_is_not_followed_with_our_credentials(server: Server, c
     assert len(server.seen) == 1
 
 
+async def test_an_answer_that_wants_another_protocol_is_refused_at_once(server: Server, client: Client) -> None:
+    async def upgrade(_: Seen, wire: Wire) -> None:
+        await wire.send(
+            b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\nPRI * HTTP/2.0"
+        )
+        await wire.silence()
+
+    server.then(upgrade)
+    with pytest.raises(Unreachable, match="something else"):
+        await write(client)
+
+
 async def test_garbage_instead_of_http_is_told_as_such(server: Server, client: Client) -> None:
     async def garbage(_: Seen, wire: Wire) -> None:
         await wire.send(b"SSH-2.0-OpenSSH_9.2\r\n")

@@ -346,3 +346,17 @@ async def test_a_key_comes_back_to_its_group_after_it_failed() -> None:
         queue.add(f"a/{number}")
     queue.add("b/1")
     assert await drain(queue) == ["a/1", "b/1", "a/2", "a/3"]
+
+
+@virtual_time
+async def test_a_stream_of_changes_that_never_ends_does_not_starve_what_was_there_before() -> None:
+    queue = WorkQueue("q")
+    for number in range(5):
+        queue.add(f"old-{number}", priority=BULK)
+    handed_out = []
+    for number in range(48):
+        queue.add(f"news-{number}")
+        key = await queue.get()
+        queue.done(key)
+        handed_out.append(key)
+    assert [key for key in handed_out if key.startswith("old")] == [f"old-{number}" for number in range(5)]

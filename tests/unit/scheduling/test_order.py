@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from multimirror.scheduling.candidates import Candidate
-from multimirror.scheduling.order import QueueOrder, Waiter, Waiting, WaitingSnapshot, in_order
+from multimirror.scheduling.order import (
+    FRONT,
+    QueueOrder,
+    Waiter,
+    Waiting,
+    WaitingSnapshot,
+    in_order,
+    position_of,
+)
 from multimirror.scheduling.plan import plan
 from multimirror.scheduling.usage import Reservation, UsageCache, UsageSums
 from tests.unit.scheduling.builders import TWO, a_candidate, placed, planned, queue, ref, used, where, worker
@@ -199,5 +207,41 @@ def test_whose_assignments_are_not_written_yet_comes_after_those_who_have_none()
     late = [a_candidate("z" * 9, queue="z", namespace="late")]
     waiting, queues = Waiting(crowd + late).snapshot(), {"a": queue(), "z": queue()}
     workers = {each.name: each for each in TWO}
-    steps = plan(waiting, queues, workers, UsageSums(), {"crowd": 1})
+    steps = plan(waiting, queues, workers, UsageSums(), in_flight={"crowd": 1})
     assert [step.candidate.namespace for step in steps if step is not None] == ["late", "crowd"]
+
+
+# --- thousands that do not fit ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", ["BestEffortFIFO", "StrictFIFO"])
+@pytest.mark.parametrize("other", [pytest.param("q", id="same queue"), pytest.param("z", id="another queue")])
+def test_a_newcomer_is_looked_at_before_thousands_of_another_namespace_that_do_not_fit(
+    strategy: str, other: str
+) -> None:
+    crowd = [a_candidate(f"{n:04}", namespace="crowd", created=f"{n:04}", cpu=n + 5) for n in range(2000)]
+    newcomer = a_candidate("newcomer", namespace="late", queue=other, created="9", cpu=1)
+    spec = queue(queueingStrategy=strategy)
+    steps = planned([*crowd, newcomer], {"q": spec, "z": spec}, [worker("w1", capacity=4)])
+    assert placed(steps) == ["newcomer"]
+    assert [step.candidate.name for step in steps].index("newcomer") <= FRONT + 1
+    assert len(steps) == 2001, "and all others, after it"
+
+
+def test_a_pass_that_is_taken_up_again_looks_at_the_first_of_each_and_then_goes_on_where_it_was() -> None:
+    jobs = [a_candidate(f"{n:04}", created=f"{n:04}", cpu=n + 5) for n in range(1000)]
+    snapshot = Waiting(jobs).snapshot()
+    resume = {("q", "team"): position_of(jobs[500])}
+    steps = plan(snapshot, {"q": queue()}, {"w1": worker("w1", capacity=4)}, UsageSums(), resume=resume)
+    found = [int(step.candidate.name) for step in steps if step is not None]
+    assert found == [*range(FRONT), *range(501, 1000)]
+    assert snapshot.end_of(("q", "team")) == position_of(jobs[-1])
+    assert snapshot.end_of(("q", "nobody")) is None
+
+
+def test_in_a_strict_queue_nobody_is_left_out() -> None:
+    jobs = [a_candidate(f"{n:04}", created=f"{n:04}", cpu=n + 5) for n in range(200)]
+    resume = {("q", "team"): position_of(jobs[150])}
+    strict, workers = queue(queueingStrategy="StrictFIFO"), {"w1": worker("w1", capacity=4)}
+    steps = plan(Waiting(jobs).snapshot(), {"q": strict}, workers, UsageSums(), resume=resume)
+    assert len([step for step in steps if step is not None]) == 200

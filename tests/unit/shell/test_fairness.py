@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from multimirror.api import CLUSTER_ANNOTATION, MIRROR_QUEUES
 from multimirror.kube.resources import EVENTS
+from multimirror.scheduling import scheduler
 from tests.unit.shell.fake_api import Refused, Request
 from tests.unit.shell.world import OPTIONS, World
 
@@ -64,9 +66,10 @@ def test_copies_of_a_newcomer_are_made_between_those_of_the_flood(world: World) 
         world.network.links[name].write_seconds = 0.2
     for _ in range(_FLOOD):
         world.submit("a", "t1")
-    world.settle(2.0)
-    assert len(assigned(world, "t1")) == _FLOOD
+    while len(assigned(world, "t1")) < _FLOOD:
+        world.settle(0.1)
     before = len(copies(world, "t1"))
+    assert before < _FLOOD / 2
     world.submit("z", "t2")
     while not copies(world, "t2"):
         world.settle(0.01)
@@ -124,6 +127,51 @@ def test_assignments_that_are_refused_for_ever_keep_nobody_else_from_being_assig
     world.settle(1)
     assert len(assigned(world, "t2")) == 1
     assert assigned(world, "t1") == []
+
+
+def thousands_that_never_fit(world: World, queue: str) -> str:
+    """Of as many shapes; and one that fits, the last of all. Each look at one of them takes 5 ms."""
+    for name in world.workers:
+        world.set_worker(name, capacity={"mode": "Declared", "resources": {"cpu": 100}})
+    world.settle()
+    for number in range(1500):
+        world.submit(queue, "t1", cpus=101 + number)
+    world.settle(1.0)
+    return world.submit(queue, "t1")
+
+
+@pytest.mark.parametrize("queue", [pytest.param("a", id="same queue"), pytest.param("z", id="another queue")])
+def test_a_pass_over_thousands_that_do_not_fit_is_broken_off_for_a_newcomer(world: World, queue: str) -> None:
+    looks, keep_waiting = [0], scheduler.Scheduler._keep_waiting
+
+    def counted(*arguments: Any) -> None:
+        looks[0] += 1
+        keep_waiting(*arguments)
+
+    with (
+        mock.patch.object(scheduler, "_SLICE_SECONDS", -1.0),  # the world has its own
+        mock.patch.object(scheduler.Scheduler, "_keep_waiting", counted),
+    ):
+        thousands_that_never_fit(world, "a")
+        looks[0] = 0
+        world.submit(queue, "t2")
+        while not assigned(world, "t2"):
+            world.settle(0.05)
+        assert looks[0] < 900, "of 1,500 in a whole pass, and as many until the next one comes to the newcomer"
+
+
+def test_whoever_is_last_of_thousands_is_looked_at_however_many_newcomers_there_are(world: World) -> None:
+    with mock.patch.object(scheduler, "_SLICE_SECONDS", -1.0):
+        last = thousands_that_never_fit(world, "a")
+        for _ in range(60):
+            world.submit("z", "t2")
+            world.settle(1.0)
+        world.settle(10.0)
+        assert [job["metadata"]["name"] for job in assigned(world, "t1")] == [last]
+        assert len(assigned(world, "t2")) == 60
+        assert world.dispatcher is not None
+        waiting = world.dispatcher._scheduler
+        assert len(waiting.decisions) == waiting.pending("a") == 1500, "everybody knows why he waits"
 
 
 def _team(job: Json) -> str:

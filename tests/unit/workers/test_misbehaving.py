@@ -15,7 +15,7 @@ from multimirror.workers.probe import clock_ahead
 from tests.unit.kube.servers import Seen, Wire
 from tests.unit.kube.virtual_time import virtual_time
 from tests.unit.workers.fake_cluster import FakeCluster
-from tests.unit.workers.stage import JOBS, NODES, NOW, Stage, a_copy, a_node, a_stage, clock
+from tests.unit.workers.stage import JOBS, NAMESPACES, NODES, NOW, Stage, a_copy, a_node, a_stage, clock
 
 
 def hostile(cluster: FakeCluster, part: str, script: Any) -> None:
@@ -257,3 +257,16 @@ async def test_nodes_that_are_none_count_for_nothing_and_break_nothing() -> None
         assert worker.state.capacity is not None
         assert worker.state.capacity["cpu"] == 4
         assert len(worker.state.capacity) <= 256
+
+
+@virtual_time
+async def test_namespaces_that_come_and_go_are_told_a_few_times_a_second() -> None:
+    async with a_stage() as stage:
+        east = await stage.add("east")
+        worker = await stage.connected("east")
+        stage.seen.states.clear()
+        for number in range(500):
+            await east.put(NAMESPACES, {"metadata": {"name": f"n-{number}"}})
+        started = clock()
+        await stage.until(lambda: len(worker.state.namespaces or ()) == 500)
+        assert len(stage.seen.states) <= 3 + 6 * (clock() - started)
