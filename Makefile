@@ -5,6 +5,10 @@
 # make check  linters, types and the direction of imports
 # make fmt    format the code
 # make binaries  real control planes and helm for the tests: downloaded, or built with Go; cached
+# make image  the image (docker), from a base and packages that are named by their hashes
+# make lock   requirements.lock and requirements-build.lock anew: the newest versions that pyproject.toml allows
+# make sbom   sbom.cdx.json: what the image is made of (CycloneDX)
+# make audit  known vulnerabilities of what is locked; fails when there are any
 # make manifests  what is generated in deploy/: CustomResourceDefinitions, admission policies, the chart as plain files
 # make reference  docs/reference, from the code
 # make picture   docs/images, from the demo
@@ -38,6 +42,36 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@$(BIN)/python distributions/supply_chain.py audit
+
+.PHONY: image lock sbom audit
+IMAGE ?= multimirror:0.1.0
+BASE  ?=
+ALLOW_UNPINNED ?=
+
+image:
+	@case "$(BASE)$(ALLOW_UNPINNED)" in ""|*@sha256:*|*1) ;; \
+	  *) echo "BASE=$(BASE) has no digest: NAME@sha256:..., or ALLOW_UNPINNED=1 if you mean it"; exit 1;; esac
+	docker build $(if $(BASE),--build-arg BASE=$(BASE)) -t $(IMAGE) .
+
+# With the Python of the image: some packages are needed by some versions only.
+PYTHON_OF_IMAGE ?= python3.13
+COMPILE = build/lock/bin/pip-compile --quiet --upgrade --generate-hashes --strip-extras --no-header --no-annotate --no-emit-options
+LOCKED  = '1i \# Made by `make lock`: what is in the image, with the hashes of every file that PyPI has of it. Do not edit.'
+
+lock:
+	$(PYTHON_OF_IMAGE) -m venv build/lock
+	build/lock/bin/pip install --quiet --disable-pip-version-check pip-tools
+	rm -f requirements.lock requirements-build.lock
+	$(COMPILE) --output-file requirements.lock pyproject.toml
+	$(COMPILE) --only-build-deps --build-deps-for wheel --output-file requirements-build.lock pyproject.toml
+	sed -i $(LOCKED) requirements.lock requirements-build.lock
+
+sbom: $(STAMP)
+	$(BIN)/python distributions/supply_chain.py sbom
+
+audit: $(STAMP)
+	$(BIN)/python distributions/supply_chain.py audit --strict
 
 # What tests/selection.py leaves out of `make test`. The API contract is about the embedded server: all of it is checked
 # when that has changed since SINCE (or where nobody can tell: no git, no such commit).

@@ -129,10 +129,14 @@ class AdmissionServer:
             REVIEWS.labels("error").inc()
             _log.warning("cannot decide about a Job", namespace=where, error=str(error) or "no answer in time")
             return Answer(503, b"the queues cannot be read right now; try again\n")
-        if isinstance(verdict, Patch) and kind is not None:
+        # What comes as we would have made it is ours too, and is left as it is.
+        if kind is not None and (isinstance(verdict, Patch) or (verdict is None and self._is_ours(kind, job))):
             large = too_large(kind.resource.kind, size, self._max_job_bytes)
             verdict = Refusal(f"{large}; {_REMEDY}") if large else verdict
         return _review(uid, verdict)
+
+    def _is_ours(self, kind: Kind, job: Json) -> bool:
+        return kind.managed_by(job) == self._manager
 
     def _too_complex(self, body: bytes) -> Answer:
         """A Job that nobody wants to parse; in words where it can be seen who asked."""

@@ -39,6 +39,7 @@ class Worker:
 async def worker() -> AsyncIterator[Worker]:
     async with LocalFleet(LocalOptions(workers=0, nodes=False, controllers=())) as fleet:
         cluster = fleet.management
+        await kubectl(cluster, "apply", "--server-side", "-f", str(DEPLOY / "account.yaml"))
         await kubectl(cluster, "apply", "--server-side", "-f", str(DEPLOY / "worker.yaml"))
         for team in ("team-a", "team-b"):
             await kubectl(cluster, "create", "namespace", team)
@@ -105,6 +106,12 @@ async def test_what_is_read_to_explain_a_copy_and_to_choose_a_worker_can_be_read
 
 
 CORE, BATCH, RBAC = "/api/v1", "/apis/batch/v1", "/apis/rbac.authorization.k8s.io/v1"
+OWN_TOKEN = f"{CORE}/namespaces/multimirror-system/serviceaccounts/multimirror/token"
+TOKEN_REQUEST = {
+    "apiVersion": "authentication.k8s.io/v1",
+    "kind": "TokenRequest",
+    "spec": {"expirationSeconds": 3600},
+}
 ROLE_BINDING = {
     "metadata": {"name": "more"},
     "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
@@ -132,7 +139,11 @@ REFUSED = [
     ("create a namespace", "POST", f"{CORE}/namespaces", {"metadata": {"name": "n"}}),
     ("delete a namespace", "DELETE", f"{CORE}/namespaces/team-a", None),
     ("write an event", "POST", f"{CORE}/namespaces/team-a/events", {"metadata": {"name": "e"}}),
-    ("make itself a token", "POST", f"{CORE}/namespaces/multimirror-system/serviceaccounts/multimirror/token", {}),
+    ("make another account a token", "POST", f"{CORE}/namespaces/multimirror-system/serviceaccounts/default/token", {}),
+    ("make itself a token that is bound to nothing", "POST", OWN_TOKEN, TOKEN_REQUEST),
+    ("make a Secret in a team's namespace", "POST", f"{CORE}/namespaces/team-a/secrets", {"metadata": {"name": "s"}}),
+    ("read a Secret of its own namespace", "GET", f"{CORE}/namespaces/multimirror-system/secrets/s", None),
+    ("delete a Secret of its own namespace", "DELETE", f"{CORE}/namespaces/multimirror-system/secrets/s", None),
     ("bind itself to more", "POST", f"{RBAC}/namespaces/team-a/rolebindings", ROLE_BINDING),
 ]
 

@@ -143,12 +143,6 @@ async def test_every_example_in_the_documents_is_accepted_as_it_is(server: Serve
             "spec.namespaces[1]",
             "Duplicate value",
         ),
-        (
-            "WorkerCluster",
-            {"kubeconfig": SECRET, "namespaces": [{"name": "a", "workerNamespace": "kube-system"}]},
-            "spec.namespaces",
-            "no Job ever runs there",
-        ),
         ("WorkerCluster", {"kubeconfig": SECRET, "labels": {"a": "b c"}}, "spec.labels.a", "should match"),
         (
             "MirrorQueue",
@@ -189,6 +183,12 @@ BY_RULE: list[Any] = [
         {"kubeconfig": SECRET, "namespaces": [{"name": "a"}, {"name": "b", "workerNamespace": "a"}]},
         "their Jobs would mix",
         id="two tenants in one namespace",
+    ),
+    pytest.param(
+        "WorkerCluster",
+        {"kubeconfig": SECRET, "namespaces": [{"name": "a", "workerNamespace": "kube-system"}]},
+        "no Job ever runs there",
+        id="a namespace of the cluster itself",
     ),
     pytest.param("MirrorQueue", {"workers": {}}, "give names, a selector, or both", id="no workers"),
     pytest.param("MirrorQueue", {"fence": {"timeout": "5s"}}, "must be at least 10s", id="too short a lease"),

@@ -14,18 +14,21 @@ import trustme
 import yaml
 
 from multimirror.api import (
+    ATTEMPT_LABEL,
     DEFAULT_QUEUE_LABEL,
     MIRROR_QUEUES,
     ORIGIN_LABEL,
     ORIGIN_UID_LABEL,
+    SIGNATURE_LABEL,
     WORKER_CLUSTERS,
     crds,
 )
+from multimirror.api.ownership import Signer
 from multimirror.cli.placement_policy import apply_placement_policy
 from multimirror.kube import Client, resources
 from multimirror.kube.errors import Conflict
 from multimirror.kube.resources import JOBS, MUTATING_WEBHOOKS, NAMESPACES, SECRETS
-from multimirror.workers import identity_of
+from multimirror.workers import find_copy_key, identity_of
 from tests.e2e.cli.operating import Operator, embedded_only, proxied, real_only, says, through
 from tests.e2e.dispatching import SYSTEM, a_job
 from tests.waiting import awaited
@@ -275,9 +278,16 @@ def test_fault_14_a_clock_that_is_wrong(stopped: Operator) -> None:
 
 
 def test_fault_15_nobody_starts_the_copies(stopped: Operator) -> None:
-    origin = _do(stopped, identity_of)
+    origin, key = _do(stopped, identity_of), _do(stopped, lambda client: find_copy_key(client, SYSTEM))
     copy = a_job("lying", queue="batch")
-    copy["metadata"]["labels"] = {ORIGIN_LABEL: origin, ORIGIN_UID_LABEL: "u"}
+    place = {"cluster": _do(stopped, identity_of, "worker-1"), "namespace": TEAM, "name": "lying"}
+    signature = Signer(key, origin).sign(JOBS, **place, uid="u", attempt="1")
+    copy["metadata"]["labels"] = {
+        ORIGIN_LABEL: origin,
+        ORIGIN_UID_LABEL: "u",
+        ATTEMPT_LABEL: "1",
+        SIGNATURE_LABEL: signature,
+    }
     copy["spec"] |= {"managedBy": "example.com/nobody", "suspend": False}  # left alone by every Job controller
     ours = {"Impersonate-User": f"system:serviceaccount:{SYSTEM}:multimirror"}  # nobody else may make copies
     _do(stopped, lambda client: client.request("POST", JOBS.path(TEAM), body=copy, headers=ours), "worker-1")

@@ -136,6 +136,12 @@ def test_a_manager_that_no_job_can_have_is_refused(name: str) -> None:
     assert "managedBy" in refused(f"managedBy={name}")
 
 
+def test_policies_are_rendered_for_the_size_in_use() -> None:
+    found = str(rendered("admission=policies", "maxJobBytes=100000"))
+    assert "variables.bytes <= 100000" in found
+    assert "262144" not in found
+
+
 def test_the_command_installs_the_builtin_controller_that_helm_would() -> None:
     wanted = InstallOptions(component="builtin-controller", namespace="elsewhere", image="mm:v7", replicas=1)
     values = ("dispatcher.enabled=false", "builtinController.enabled=true", "builtinController.replicas=1")
