@@ -11,7 +11,7 @@ from typing import Any, Final
 from builtin_controller import Options as JobOptions
 from faults.backends import MANAGEMENT, ClusterBackend
 from faults.commands import Processes
-from faults.hostile.bystanders import FORGED, bystanders, judge, not_at_rest, touched_by
+from faults.hostile.bystanders import FORGED, USURPED, bystanders, judge, not_at_rest, touched_by
 from faults.invariants import at_rest, check
 from faults.record import Record
 from faults.rules import Rules, Violation
@@ -265,28 +265,54 @@ async def _squat(stage: Stage, step: Step, pace: Pace) -> None:
 async def _forge(stage: Stage, step: Step, _: Pace) -> None:
     """A neighbour on a worker has a finished Job that looks like a copy of this one, and cannot be deleted."""
     job = await stage.people[MANAGEMENT].get(JOBS, step.name, stage.namespace)
+    name = f"{step.name}-forged" if int(step.at) % 2 else step.name
+    await _made_to_look_like(stage, stage.workers[int(step.value) % len(stage.workers)], name, job)
+
+
+async def _usurp(stage: Stage, step: Step, _: Pace) -> None:
+    """A neighbour deletes a copy, and puts a finished Job of its own in its place, with all its labels."""
+    job = await stage.people[MANAGEMENT].get(JOBS, step.name, stage.namespace)
+    worker = job["metadata"].get("annotations", {}).get(CLUSTER_ANNOTATION)
+    if worker in stage.people and not (job.get("status") or {}).get("conditions"):
+        copy = await stage.people[worker].get(JOBS, step.name, stage.namespace)
+        await stage.people[worker].delete(JOBS, step.name, stage.namespace, propagation="Background")
+        await _made_to_look_like(stage, worker, step.name, job, copy["metadata"].get("labels"))
+
+
+async def _made_to_look_like(stage: Stage, worker: str, name: str, job: Json, labels: Json | None = None) -> None:
+    """`labels`: those of the copy whose place it takes."""
     home = await stage.people[MANAGEMENT].get(NAMESPACES, "kube-system")
     annotations = job["metadata"].get("annotations") or {}
-    forged = a_job(f"{step.name}-forged" if int(step.at) % 2 else step.name, "one", "nobody", 0.0)
+    known = labels or await _labels_of_its_copy(stage, job)
+    forged = a_job(name, "one", "nobody", 0.0)
     del forged["spec"]["managedBy"]
     forged["metadata"] |= {
         "labels": {
+            **known,
             ORIGIN_LABEL: home["metadata"]["uid"],
             ORIGIN_UID_LABEL: job["metadata"]["uid"],
             ATTEMPT_LABEL: annotations.get(ATTEMPT_ANNOTATION, "1"),
         },
-        "annotations": {FORGED: "true"},
+        "annotations": {FORGED: "true" if labels is None else USURPED},
         "finalizers": ["example.com/for-ever"],
     }
-    client = stage.people[stage.workers[int(step.value) % len(stage.workers)]]
+    client = stage.people[worker]
     with contextlib.suppress(AlreadyExists):
         await client.create(JOBS, forged, stage.namespace)
-        now = {"startTime": _NOW, "completionTime": _NOW, "lastProbeTime": _NOW, "lastTransitionTime": _NOW}
-        times = {key: now[key] for key in ("lastProbeTime", "lastTransitionTime")}
+        times = {"lastProbeTime": _NOW, "lastTransitionTime": _NOW}
         conditions = [{"type": kind, "status": "True", **times} for kind in ("SuccessCriteriaMet", "Complete")]
         status = {"startTime": _NOW, "completionTime": _NOW, "succeeded": 1, "conditions": conditions}
-        name = forged["metadata"]["name"]
         await client.patch(JOBS, name, {"status": status}, stage.namespace, subresource="status")
+
+
+async def _labels_of_its_copy(stage: Stage, job: Json) -> Json:
+    """Whoever may read Jobs on a worker can read them there, the signature too."""
+    worker = job["metadata"].get("annotations", {}).get(CLUSTER_ANNOTATION)
+    with contextlib.suppress(ApiError):
+        if worker in stage.people:
+            copy = await stage.people[worker].get(JOBS, job["metadata"]["name"], stage.namespace)
+            return dict(copy["metadata"].get("labels") or {})
+    return {}
 
 
 _STEPS: Final[dict[str, Callable[[Stage, Step, Pace], Any]]] = {
@@ -305,4 +331,5 @@ _STEPS: Final[dict[str, Callable[[Stage, Step, Pace], Any]]] = {
     "rotate": _rotate,
     "squat": _squat,
     "forge": _forge,
+    "usurp": _usurp,
 }

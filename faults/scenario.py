@@ -117,6 +117,8 @@ def with_a_hostile_worker(seed: int) -> Scenario:
         if chance.random() < 0.15:
             worker = chance.choice([number for number, name in enumerate(names) if name != hostile])
             steps.append(Step(round(step.at + chance.uniform(0, 6), 1), "forge", step.name, value=worker))
+        if chance.random() < 0.08:
+            steps.append(Step(round(step.at + chance.uniform(0.5, 6), 1), "usurp", step.name))
     crashes = [
         Fault(kind="crash_at", link="dispatcher", at=round(chance.uniform(3, 25), 1), seconds=chance.choice([0.0, 2.0]))
         for _ in range(chance.choice([0, 0, 1, 2]))

@@ -62,8 +62,8 @@ class Step:
 
     at: float
     do: str
-    """submit, delete, suspend, resume, scale, vanish, cordon, uncordon, limit, place, rotate, squat, forge, narrow,
-    widen"""
+    """submit, delete, suspend, resume, scale, vanish, cordon, uncordon, limit, place, rotate, squat, forge, usurp,
+    narrow, widen"""
     name: str
     """Of a Job, or of a worker; empty for the queue."""
     sort: str = ""

@@ -23,6 +23,8 @@ from multimirror.batch import is_finished
 Json = dict[str, Any]
 FORGED: Final = "faults.example.com/forged"
 """An annotation on Jobs that were made to look like copies: for us, who check. Nobody else reads it."""
+USURPED: Final = "usurped"
+"""Its value on one that took the place of a copy, with that copy's signature."""
 STATUS_BYTES: Final = 64 * 1024
 """More than any status that a Job of these runs can need, with room."""
 MEMORY: Final = 64 * 2**20
@@ -134,10 +136,12 @@ def _ends_elsewhere(record: Record, rules: Rules, hostile: str, touched: set[str
 
 
 def forgeries_are_left_alone(record: Record, rules: Rules) -> Iterator[Violation]:
-    """I5: what carries our labels and was not made by us is neither changed nor deleted by us, nor mirrored."""
-    moments: list[tuple[float, int, Seen | Exchange]] = [
-        (seen.time, 0, seen) for seen in record.changes("Job") if seen.cluster != MANAGEMENT
-    ]
+    """I5: what carries our labels and was not made by us is neither changed nor deleted by us, nor mirrored.
+
+    One that has the signature of a copy, in the very place of that copy (`USURPED`), is told from it by the uid on the
+    original. Where that says nothing any more (it is gone, finished, or at another attempt) it passes for a remainder.
+    """
+    moments: list[tuple[float, int, Seen | Exchange]] = [(seen.time, 0, seen) for seen in record.changes("Job")]
     moments += [
         (each.time, 1, each)
         for each in record.writes(rules.dispatcher)
@@ -152,8 +156,18 @@ def forgeries_are_left_alone(record: Record, rules: Rules) -> Iterator[Violation
                 there[moment.cluster, moment.name] = moment.object
             continue
         name = f"{moment.call.namespace}/{moment.call.name}"
-        if is_forged(there.get((moment.cluster, name), {"metadata": {}})):
+        forged = there.get((moment.cluster, name), {"metadata": {}})
+        if is_forged(forged) and not _passes_for_a_remainder(forged, there.get((MANAGEMENT, name)), rules):
             yield Violation("I5", f"{name} on {moment.cluster} was not made by us, and we wrote to it", (str(moment),))
+
+
+def _passes_for_a_remainder(forged: Json, original: Json | None, rules: Rules) -> bool:
+    if forged["metadata"]["annotations"][FORGED] != USURPED:
+        return False
+    if original is None or is_finished(original.get("status") or {}) or "deletionTimestamp" in original["metadata"]:
+        return True
+    current = (original["metadata"].get("annotations") or {}).get(rules.labels.attempt)
+    return rules.labels.cluster_of(original) is None or current != rules.labels.attempt_of(forged)
 
 
 def statuses_are_small_and_paced(record: Record, rules: Rules) -> Iterator[Violation]:

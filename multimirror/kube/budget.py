@@ -140,11 +140,11 @@ class CacheBudget:
         self._what, self._limits, self._breach = what, limits, breach
 
     def check(self, objects: int, weight: int) -> None:
-        """Whether there is room for so many more. Raises OverBudget."""
+        """Whether there is room for so many more; what was taken stays, also when limits fall. Raises OverBudget."""
         limits = self._limits()
-        if self.objects + objects > limits.objects:
+        if objects > 0 and self.objects + objects > limits.objects:
             raise self._breach(f"it shows more than {limits.objects} {self._what}")
-        if self.weight + weight > limits.weight:
+        if weight > 0 and self.weight + weight > limits.weight:
             raise self._breach(f"the {self._what} that it shows take more than {_mib(limits.weight)} of memory")
 
     def add(self, objects: int, weight: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from faults.record import MANAGEMENT
-from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION
+from multimirror.api import ADMITTED_QUEUE_ANNOTATION, ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION
 from multimirror.kube.errors import LeadershipLost, NotFound
 from multimirror.kube.resources import JOBS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
 from tests.e2e.dispatching import (
@@ -439,7 +439,13 @@ async def test_a_controller_that_died_after_the_assignment_makes_the_copy_when_i
     worker = list(stage.workers)[1]
     await stage.submit()
     body = {
-        "metadata": {"annotations": {CLUSTER_ANNOTATION: worker, ATTEMPT_ANNOTATION: "1"}},
+        "metadata": {
+            "annotations": {
+                CLUSTER_ANNOTATION: worker,
+                ATTEMPT_ANNOTATION: "1",
+                ADMITTED_QUEUE_ANNOTATION: stage.queue,
+            }
+        },
         "spec": {"suspend": False},
     }
     await stage.patch("job", body)

@@ -377,6 +377,30 @@ async def test_a_cache_that_is_full_takes_nothing_new_and_forgets_what_is_gone()
             assert len(informer) == budget.objects == 5
 
 
+async def test_what_is_made_anew_under_its_name_still_counts() -> None:
+    told = Told()
+    mark = {"metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}}
+
+    async def show(_: Seen, wire: Wire) -> None:
+        await wire.start_chunks()
+        await wire.event("BOOKMARK", mark)
+        for number in range(10, 100, 2):
+            await wire.event("ADDED", a_thing(f"t-{number}", number))
+            await wire.event("ADDED", a_thing(f"t-{number}", number + 1, metadata={"uid": f"another-{number}"}))
+        await wire.silence()
+
+    async with running() as server, told.client(server) as client:
+        server.then(show)
+        budget = told.cache(objects=5)
+        async with Informer(client, THINGS, budget=budget) as informer:
+            async with asyncio.timeout(10):
+                while not told.errors and len(informer) < 45:
+                    await asyncio.sleep(0)
+            assert told.errors
+            assert len(informer) == budget.objects == 5
+        assert (budget.objects, budget.weight) == (0, 0)
+
+
 def test_weight_is_what_python_makes_of_it_not_what_is_on_the_wire() -> None:
     brackets = json.loads("[" + ",".join(["[]"] * 10_000) + "]")
     assert weight(brackets) > 600_000

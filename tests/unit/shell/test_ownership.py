@@ -22,7 +22,7 @@ from multimirror.batch import is_complete
 from multimirror.dispatcher import Dispatcher
 from multimirror.kube import Client, Connection
 from multimirror.kube.resources import EVENTS, JOBS, SECRETS
-from multimirror.workers.copy_key import COPY_KEY_NAME
+from multimirror.workers.copy_key import COPY_KEY_NAME, CopyKeyError
 from multimirror.workers.metrics import FOREIGN
 from tests.unit.shell.world import FORGED, OPTIONS, SYSTEM, World
 
@@ -274,6 +274,27 @@ def test_a_key_that_is_there_is_kept_and_one_that_is_broken_is_not_replaced(worl
     world.hub.change(SECRETS, COPY_KEY_NAME, SYSTEM, lambda found: found.update(data={"key": "c2hvcnQ="}))
     with pytest.raises(Exception, match="no key of at least 32 bytes"):
         world.run(_connect(world))
+
+
+def test_no_new_key_is_made_while_something_runs_whose_copy_it_would_not_know(world: World) -> None:
+    """The Secret was lost; or an older version ran, which signed nothing. A second run must not come of it (I1)."""
+    name, worker, made = running(world)
+    secret = world.hub.get(SECRETS, COPY_KEY_NAME, SYSTEM)
+    assert secret is not None
+    world.run(world.stop())
+    world.hub.remove(SECRETS, COPY_KEY_NAME, SYSTEM)
+    with pytest.raises(CopyKeyError, match=f"Job t1/{name} runs on worker {worker}.* run a second time"):
+        world.run(_connect(world))
+    assert world.hub.get(SECRETS, COPY_KEY_NAME, SYSTEM) is None
+    world.hub.put(SECRETS, secret)
+    world.run(world.restart())
+    world.end_copy(worker, made)
+    world.settle(5)
+    assert is_complete(job_of(world, name)["status"])
+    world.run(world.stop())
+    world.hub.remove(SECRETS, COPY_KEY_NAME, SYSTEM)
+    world.run(_connect(world))
+    assert world.hub.get(SECRETS, COPY_KEY_NAME, SYSTEM) is not None, "nothing runs any more"
 
 
 async def _connect(world: World) -> None:
