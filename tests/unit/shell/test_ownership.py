@@ -24,6 +24,7 @@ from multimirror.kube import Client, Connection
 from multimirror.kube.resources import EVENTS, JOBS, SECRETS
 from multimirror.workers.copy_key import COPY_KEY_NAME, CopyKeyError
 from multimirror.workers.metrics import FOREIGN
+from tests.unit.shell.fake_api import Refused, Request
 from tests.unit.shell.world import FORGED, OPTIONS, SYSTEM, World
 
 Json = dict[str, Any]
@@ -118,6 +119,26 @@ def test_a_name_that_is_taken_before_us_sends_the_job_to_another_worker_or_says_
     world.settle(20)
     assert annotations_of(world, name)[CLUSTER_ANNOTATION] == "w2"
     assert [worker for worker, _ in world.live_copies(uid)] == ["w2"]
+
+
+def test_a_worker_that_says_a_name_is_taken_by_nothing_is_not_asked_in_a_loop_and_loses_the_job(world: World) -> None:
+    asked: list[Request] = []
+
+    def taken(request: Request) -> Refused | None:
+        if request.method != "POST" or request.collection != JOBS.path():
+            return None
+        asked.append(request)
+        return Refused(409, "AlreadyExists")
+
+    world.set_worker("w2", cordoned=True)
+    world.settle()
+    world.workers["w1"].refuse = taken
+    name = world.submit("a")
+    world.settle(20)
+    assert 2 <= len(asked) <= 15
+    world.set_worker("w2", cordoned=False)
+    world.settle(30)
+    assert annotations_of(world, name)[CLUSTER_ANNOTATION] == "w2"
 
 
 def test_one_that_ends_between_making_a_copy_and_writing_its_uid_down_is_repaired_by_reading(world: World) -> None:
