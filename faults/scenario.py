@@ -111,7 +111,7 @@ def with_a_hostile_worker(seed: int) -> Scenario:
     chance = random.Random(f"hostile worker {seed}")  # noqa: S311 - not a secret
     names = [f"worker-{number}" for number in range(1, 4)]
     hostile = chance.choice(names)
-    steps = workload.generate(chance, names, jobs=(4, 8), until=15.0)
+    steps = workload.generate(chance, names, jobs=(3, 6), until=12.0)
     submitted = [step for step in steps if step.do == "submit"]
     for step in submitted:
         if chance.random() < 0.15:

@@ -169,8 +169,9 @@ class Dispatcher:
 
         Raises CopyKeyError.
         """
-        namespace = (options or DispatcherOptions()).namespace
-        signer = Signer(await copy_key(client, namespace), await identity_of(client))
+        options = options or DispatcherOptions()
+        key = await copy_key(client, options.namespace, managed_by=options.managed_by)
+        signer = Signer(key, await identity_of(client))
         return cls(client, signer, options, guard=guard, clock=clock)
 
     # --- life

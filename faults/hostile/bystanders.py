@@ -31,6 +31,8 @@ MEMORY: Final = 64 * 2**20
 """By which the whole simulation may grow in one run with a hostile worker: dispatcher, clusters and record together."""
 STATUS_WRITES: Final = 60
 STATUS_SECONDS: Final = 30.0
+LOOP_WRITES: Final = 40
+LOOP_SECONDS: Final = 10.0
 
 _OF_TOUCHED: Final[tuple[Check, ...]] = (
     copies.finished_jobs_start_nothing,
@@ -52,6 +54,7 @@ def judge(record: Record, rules: Rules, hostile: str) -> list[Violation]:
     found += _ends_elsewhere(record, rules, hostile, touched)
     found += forgeries_are_left_alone(record, rules)
     found += statuses_are_small_and_paced(record, rules)
+    found += nothing_is_written_in_a_loop(record, rules, hostile)
     return [each for each in found if each.invariant not in rules.waived]
 
 
@@ -184,6 +187,20 @@ def statuses_are_small_and_paced(record: Record, rules: Rules) -> Iterator[Viola
         if len(about) > STATUS_WRITES and each.time - about[-STATUS_WRITES - 1].time < STATUS_SECONDS:
             text = f"{STATUS_WRITES} statuses of one Job in {each.time - about[-STATUS_WRITES - 1].time:.1f} s"
             yield Violation("I8", text, (str(each),))
+            return
+
+
+def nothing_is_written_in_a_loop(record: Record, rules: Rules, hostile: str) -> Iterator[Violation]:
+    """I8: a worker that refuses, or forgets, what is written there is not asked again and again."""
+    written: dict[tuple[str, str, str], list[Exchange]] = {}
+    for each in record.writes(rules.dispatcher, hostile):
+        body = each.body.get("metadata") if isinstance(each.body, dict) else None
+        name = each.call.name or (str(body.get("name")) if isinstance(body, dict) else "")
+        about = written.setdefault((each.call.verb, each.call.resource, f"{each.call.namespace}/{name}"), [])
+        about.append(each)
+        if name and len(about) >= LOOP_WRITES and each.time - about[-LOOP_WRITES].time < LOOP_SECONDS:
+            text = f"{LOOP_WRITES} times the same write to {hostile} in {each.time - about[-LOOP_WRITES].time:.1f} s"
+            yield Violation("I8", text, (str(about[-LOOP_WRITES]), str(each)))
             return
 
 

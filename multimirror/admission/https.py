@@ -26,6 +26,7 @@ from urllib.parse import parse_qsl
 import structlog
 from prometheus_client import Counter
 
+from multimirror.admission.stream import Gone, Stream, TooLong
 from multimirror.kube.supervise import Supervisor
 
 HUNG_UP: Final = Counter(
@@ -51,7 +52,8 @@ class Limits:
     """What a server takes on."""
 
     connections: int = 256
-    of_a_peer: int = 128
+    of_a_peer: int = 224
+    """An API server has 200 writes in flight at most, by default, and may want a connection for each."""
     head_bytes: int = 16 * 1024
     small_bytes: int = 64 * 1024
     largest_bytes: int = 4 * 2**20
@@ -174,91 +176,83 @@ class HttpsServer:
         return True
 
     async def _serve(self, sock: socket.socket, connection: _Connection) -> None:
-        loop, limits = asyncio.get_running_loop(), self._limits
-        reader = asyncio.StreamReader(limit=limits.small_bytes)
-        writer: asyncio.StreamWriter | None = None
+        limits, stream = self._limits, Stream(self._limits.small_bytes)
         try:
-            protocol = asyncio.StreamReaderProtocol(reader)
-            try:
-                transport, _ = await loop.connect_accepted_socket(
-                    lambda: protocol,
-                    sock,
-                    ssl=self._tls,
-                    ssl_handshake_timeout=limits.handshake_seconds,
-                    ssl_shutdown_timeout=limits.goodbye_seconds,
-                )
-            except OSError as error:  # also ssl.SSLError: no TLS, or not a certificate that we ask for
-                raise _HangUp("handshake") from error
-            writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+            await self._shake_hands(sock, stream)
             patience = limits.head_seconds
-            while await self._request(reader, writer, connection, patience):
+            while await self._request(stream, connection, patience):
                 patience = limits.idle_seconds
-            await self._say_goodbye(writer, None)
+            await self._say_goodbye(stream, None)
         except _HangUp as end:
             HUNG_UP.labels(end.reason).inc()
-            if writer is not None:
-                await self._say_goodbye(writer, end.answer)
-        except (OSError, asyncio.IncompleteReadError):
+            await self._say_goodbye(stream, end.answer)
+        except (OSError, Gone):
             pass  # gone
         except Exception:  # noqa: BLE001 - one connection's trouble is its own
             _log.exception("a connection to the webhook ended")
         finally:
             if connection in self._connections:
                 self._connections.remove(connection)
-            if writer is not None:
-                writer.transport.abort()
-            else:
-                sock.close()
+            stream.abort()
+            sock.close()
+            connection.task = None
 
-    async def _say_goodbye(self, writer: asyncio.StreamWriter, answer: Answer | None) -> None:
+    async def _shake_hands(self, sock: socket.socket, stream: Stream) -> None:
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: stream,
+                sock,
+                ssl=self._tls,
+                ssl_handshake_timeout=self._limits.handshake_seconds,
+                ssl_shutdown_timeout=self._limits.goodbye_seconds,
+            )
+        except OSError:  # also ssl.SSLError: no TLS, or not a certificate that we ask for
+            raise _HangUp("handshake") from None
+
+    async def _say_goodbye(self, stream: Stream, answer: Answer | None) -> None:
         """The last words, for as long as somebody listens."""
-        with contextlib.suppress(OSError, TimeoutError):
+        with contextlib.suppress(OSError, TimeoutError, Gone):
             async with asyncio.timeout(self._limits.goodbye_seconds):
                 if answer is not None:
-                    writer.write(_encoded(answer, keep=False))
-                writer.close()
-                await writer.wait_closed()
+                    await stream.write(_encoded(answer, keep=False))
+                await stream.close()
 
-    async def _request(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, connection: _Connection, patience: float
-    ) -> bool:
+    async def _request(self, stream: Stream, connection: _Connection, patience: float) -> bool:
         """Answer one; whether another one may follow."""
         limits = self._limits
         connection.idle = True
         try:
             async with asyncio.timeout(patience):
-                first = await reader.read(1)
-            if not first:
-                return False
+                if not await stream.any():
+                    return False
             connection.idle = False
             async with asyncio.timeout(limits.head_seconds):
-                head = first + await reader.readuntil(b"\r\n\r\n")
-        except TimeoutError as error:
-            raise _HangUp("slow") from error
-        except asyncio.LimitOverrunError as error:
-            raise _HangUp("malformed") from error
+                head = await stream.read_until(b"\r\n\r\n", limits.head_bytes)
+        except TimeoutError:
+            raise _HangUp("slow") from None
+        except TooLong:
+            raise _HangUp("malformed") from None
         parameters, length, keep = self._parsed(head)
         with self._room_for(length, connection.peer):
-            try:
-                async with asyncio.timeout(limits.body_seconds):
-                    body = await reader.readexactly(length)
-            except TimeoutError as error:
-                raise _HangUp("slow") from error
-            async with self._turn:
-                answer = await self._handler(parameters, body)
-            del body
-        writer.write(_encoded(answer, keep=keep))
+            answer = await self._answer(stream, length, parameters)
         try:
             async with asyncio.timeout(limits.write_seconds):
-                await writer.drain()
-        except TimeoutError as error:
-            raise _HangUp("slow") from error
+                await stream.write(_encoded(answer, keep=keep))
+        except TimeoutError:
+            raise _HangUp("slow") from None
         return keep
+
+    async def _answer(self, stream: Stream, length: int, parameters: Mapping[str, str]) -> Answer:
+        try:
+            async with asyncio.timeout(self._limits.body_seconds):
+                body = await stream.read_exactly(length)
+        except TimeoutError:
+            raise _HangUp("slow") from None
+        async with self._turn:
+            return await self._handler(parameters, body)
 
     def _parsed(self, head: bytes) -> tuple[Mapping[str, str], int, bool]:
         """Parameters, the length of the body, and whether the connection is to be kept."""
-        if len(head) > self._limits.head_bytes:
-            raise _HangUp("malformed")
         try:
             request, *lines = head[:-4].decode("latin-1").split("\r\n")
             method, target, version = request.split(" ")
@@ -266,8 +260,8 @@ class HttpsServer:
             path, _, query = target.partition("?")
             parameters = dict(parse_qsl(query, max_num_fields=8))
             length = int(headers["content-length"]) if headers.get("content-length", "").isdecimal() else None
-        except ValueError as error:
-            raise _HangUp("malformed") from error
+        except ValueError:
+            raise _HangUp("malformed") from None
         if path != self._path:
             raise _HangUp("malformed", Answer(404, f"there is {self._path}\n".encode()))
         if method != "POST":

@@ -57,6 +57,11 @@ EVENTS: Final = {
         "Somebody deleted the copy on the worker while it ran. The Job is started again, as another attempt.",
         "Find out who deletes Jobs there: a TTL of another tool, a person, a policy.",
     ),
+    "CopyTerminating": Reason(
+        "Somebody deleted the copy on the worker while it ran, and it is not gone yet. The Job waits for that, and is "
+        "then started again (CopyVanished).",
+        "Where it stays: see what keeps it there (its finalizers).",
+    ),
     "CopyNotChanged": Reason(
         "A change of the Job (suspend, parallelism, deadline, completions) did not reach the copy: the worker refuses "
         "it, or changes it back.",

@@ -1,7 +1,8 @@
 """How much pods ask for: the requests of a template, times the pods that run at once.
 
 As the scheduler counts a pod: the sum of its containers (restartable init containers with them), but no less than the
-largest init container, plus the overhead; or what the pod itself asks for, where it says so.
+largest init container, plus the overhead; or what the pod itself asks for, where it says so. A limit without a request
+is one.
 
 Amounts are whole numbers of billionths. The API server knows nothing finer, so they are exact, and adding up and
 comparing them costs a tenth of what it costs with Decimals.
@@ -72,7 +73,9 @@ def pod_requests(spec: Json) -> dict[str, int]:
     _add(found, restartable)
     for name, value in largest.items():
         found[name] = max(value, found.get(name, 0))
-    found |= _read((spec.get("resources") or {}).get("requests"))
+    of_the_pod = spec.get("resources") or {}
+    # Of a limit alone the API server makes a request when the pod is created, unless containers ask for that resource.
+    found = _read(of_the_pod.get("limits")) | found | _read(of_the_pod.get("requests"))
     _add(found, _read(spec.get("overhead")))
     return found
 

@@ -400,6 +400,7 @@ class Client:
                     longest=self.limits.event,
                     most_values=self.limits.values,
                     refuse=self._over_budget,
+                    values_came=self._values_came,
                 )
                 async for batch in events:
                     deadline.reschedule(None)
@@ -444,8 +445,12 @@ class Client:
     async def _metered(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for chunk in chunks:
             if self.budget is not None:
-                self.budget.spend(len(chunk), values=values_in(chunk))
+                self.budget.spend(len(chunk))
             yield chunk
+
+    def _values_came(self, values: int) -> None:
+        if self.budget is not None:
+            self.budget.spend(0, values=values)
 
     async def _refusal(self, stream: Stream, path: str) -> ApiError:
         return error_from_answer(
@@ -598,7 +603,8 @@ class Client:
                 raise
             # Its owner has been told; but the write was answered, and its caller is to know how.
         if request.method not in READS and 200 <= response.status < 300:
-            self.budget.earn(len(request.body or b""))
+            body = request.body or b""
+            self.budget.earn(len(body), values=values_in(body))
 
     def _too_large(self, error: TooLarge, what: str, *, write: bool = False) -> OverBudget:
         return self._over_budget(_larger(error, what), outcome_unknown=write)

@@ -375,7 +375,10 @@ class Informer:
 
     def _put(self, key: str, old: Object | None, obj: Object, *, initial: bool = False) -> None:
         if old is not None and old["metadata"].get("uid") != obj["metadata"].get("uid"):
-            self._remove(key, old)
+            # What is in its place has been weighed already, under the same key: that stays.
+            self._cached.dec()
+            self._store.remove(key)
+            self._tell(Change(old, None))
             old = None
         if old is None:
             self._cached.inc()

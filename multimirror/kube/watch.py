@@ -80,12 +80,13 @@ async def decode(
     longest: int = 64 * 1024 * 1024,
     most_values: int | None = None,
     refuse: Callable[[str], Exception] | None = None,
+    values_came: Callable[[int], None] | None = None,
 ) -> AsyncIterator[list[WatchEvent]]:
     """The events of each chunk, as soon as they are whole.
 
     `trim` is applied to each object as soon as it is parsed: what it drops is still in the processor's cache, and the
     next object can use its memory. An event of more than `longest` bytes, or of more than `most_values`, raises what
-    `refuse` makes of it.
+    `refuse` makes of it; `values_came` is told how many there are before they are parsed.
     """
     pending = bytearray()
     async for chunk in chunks:
@@ -102,8 +103,12 @@ async def decode(
         for number, some in enumerate(_slices(lines)):
             if number:
                 await asyncio.sleep(0)
-            if most_values is not None and any(values_in(line) > most_values for line in some):
-                raise _refused(f"it sent an event of more than {most_values} values", cluster, refuse)
+            if most_values is not None:
+                values = [values_in(line) for line in some]
+                if max(values, default=0) > most_values:
+                    raise _refused(f"it sent an event of more than {most_values} values", cluster, refuse)
+                if values_came is not None:
+                    values_came(sum(values))
             events, error = _parse(some, cluster, trim)
             if events:
                 yield events

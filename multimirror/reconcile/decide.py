@@ -120,8 +120,12 @@ def _assigned(obj: Json, state: ObservedState, cluster: str, copy: Copy | None) 
     if kind.fence_expired(obj, status):
         return _fence_expired(obj, state, cluster) if finished else []  # its end will be observed
     mirrored = _mirrored(obj, state, status, cluster, copy)
-    if copy.terminating or finished:
+    if finished:
         return mirrored
+    if copy.terminating:
+        name = kind.resource.kind
+        message = f"somebody deleted the {name} on worker {copy.worker}; when it is gone there, it is started again"
+        return [Tell("CopyTerminating", message), *mirrored]  # finalizers may keep it for ever
     if template_changed(kind, obj) and not kind.outcome(obj).ending:
         return mirrored or another_template(kind, obj, copy)
     # One write to the original at a time: what is reserved is written down when its status is.

@@ -237,8 +237,8 @@ class WorkerExecutor:
         metadata, ref = copy["metadata"], ref_of(kind, obj)
         try:
             found = await self._session.client.get(kind.resource, metadata["name"], metadata["namespace"])
-        except NotFound:
-            return _SOON
+        except NotFound:  # it may just have gone; where that happens again and again, somebody lies
+            return self._taken(ref, "it says that the name is taken, and that nothing of that name is there", _SOON)
         name, there = metadata["name"], Copy(self._name, found)
         if not self._is_signed(kind, found):
             return self._refused(ref, f"a {kind.resource.kind} named {name} that is not ours is there")
@@ -259,12 +259,13 @@ class WorkerExecutor:
         return _LATER  # our cache will show it before that
 
     def _taken(self, ref: Ref, why: str, again: RequeueAfter) -> RequeueAfter | None:
-        """Its name is not free yet: wait a while, not for ever."""
+        """Its name is not free yet: wait a while, not for ever. `again`: for the first time; then it is not so soon."""
         notes, now = self._context.memory.of(ref), self._context.clock()
         if notes.taken_since is None:
             notes.taken_since = now
-        if now - notes.taken_since < _NAME_TAKEN_SECONDS:
             return again
+        if now - notes.taken_since < _NAME_TAKEN_SECONDS:
+            return _LATER
         notes.taken_since = None
         return self._refused(ref, why)
 

@@ -22,20 +22,33 @@ JOB_BYTES: Final = 64 * 1024
 """Of an object that one of a Job's writes pays for; larger ones cost more."""
 WORKER_BYTES: Final = 4 * 1024
 """The same of a worker's."""
+LONGEST_LINE: Final = 10.0
+"""Seconds over which those are spread who wait for the same worker."""
 
 
 class Bucket:
     """Tokens that come back with time. Times are the event loop's."""
 
-    __slots__ = ("_burst", "_rate", "_tokens", "_when")
+    __slots__ = ("_burst", "_promised", "_rate", "_tokens", "_when")
 
     def __init__(self, rate: float, burst: float, now: float) -> None:
         self._rate, self._burst, self._tokens, self._when = rate, burst, burst, now
+        self._promised = now
 
     def wait(self, now: float) -> float:
         """In how many seconds there is something to pay with; 0: now."""
         self._refill(now)
         return 0.0 if self._tokens > 0 else -self._tokens / self._rate + 1e-3
+
+    def turn(self, now: float) -> float:
+        """The same for one of many: each is told a later time than the one before, up to some seconds. Ten thousand
+        that were told the same would all come back at once, again and again, and be sent away but for one."""
+        wait = self.wait(now)
+        if wait:
+            turn = max(now + wait, self._promised + 1 / self._rate)
+            self._promised = min(turn, now + wait + LONGEST_LINE)
+            return self._promised - now
+        return wait
 
     def pay(self, cost: float, now: float) -> None:
         """What is not there is owed, up to as much as there can be."""
@@ -55,7 +68,7 @@ class Pacer:
 
     def wait(self, job: Bucket, worker: str, now: float) -> float:
         """Before a write that can wait: in how many seconds it may be made."""
-        return max(job.wait(now), self._worker(worker, now).wait(now) if worker else 0.0)
+        return job.wait(now) or (self._worker(worker, now).turn(now) if worker else 0.0)
 
     def pay(self, job: Bucket, worker: str, size: int, now: float, *, writes: int = 1) -> None:
         """For so many writes of an object of that size."""

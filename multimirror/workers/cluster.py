@@ -164,7 +164,8 @@ class Worker:
 
     def foreign(self) -> int:
         """How many objects are there that carry our labels and are not ours, as far as we count them."""
-        return self.session.foreign() + len(self._impostors) if self.session is not None else 0
+        session = self.session  # once: metrics are rendered on a thread of their own
+        return session.foreign() + len(self._impostors) if session is not None else 0
 
     async def settled(self) -> None:
         """Wait until it is known whether it can be reached."""

@@ -8,7 +8,9 @@
     nodes       30,000 and 48 MiB
     namespaces  30,000 and 24 MiB
 
-Copies whose originals are gone are not known, and counted in the 10,000. What a cache takes is counted in memory, after
+Copies whose originals are gone are not known, and counted in the 10,000. When thousands of originals go at once their
+copies take minutes to follow, and a worker is not to pay for that: what we knew of is forgotten little by little, by
+ten a second. What a cache takes is counted in memory, after
 trimming, not in bytes on the wire: a megabyte of brackets becomes twenty in memory.
 """
 
@@ -27,6 +29,7 @@ _COPIES, _COPIES_WEIGHT, _COPY_WEIGHT = 10_000, 32 * MIB, 32 * KIB
 _NODES: Final = CacheLimits(30_000, 48 * MIB)
 _NAMESPACES: Final = CacheLimits(30_000, 24 * MIB)
 _ASK_EVERY: Final = 1.0
+_FORGOTTEN_PER_SECOND: Final = 10.0
 
 
 class WorkerBudget:
@@ -37,7 +40,7 @@ class WorkerBudget:
         self.traffic: Final = Budget(worker, self._allowance, on_breach)
         self.inventory: Final = Budget(worker, lambda: _INVENTORY, on_breach)
         self._known = known
-        self._count = 0
+        self._count = 0.0
         self._asked = float("-inf")
 
     def copies(self) -> CacheBudget:
@@ -65,5 +68,6 @@ class WorkerBudget:
         """Asked now and then: to count them for each event would cost more than the event."""
         now = asyncio.get_running_loop().time()
         if now >= self._asked + _ASK_EVERY:
-            self._count, self._asked = self._known(), now
-        return self._count
+            forgotten = _FORGOTTEN_PER_SECOND * (now - self._asked)
+            self._count, self._asked = max(float(self._known()), self._count - forgotten), now
+        return int(self._count)

@@ -18,7 +18,6 @@ MadeByUs = Callable[[Resource, str, Object], bool]
 """Of an object with sound metadata, on the cluster of that identity: whether we made it."""
 
 _LONGEST: Final = 253
-_MOST_LABELS: Final = 1000
 _log = structlog.get_logger(__name__)
 
 
@@ -69,8 +68,5 @@ def is_plain(text: object) -> bool:
 
 
 def _is_texts(values: object) -> bool:
-    return values is None or (
-        isinstance(values, dict)
-        and len(values) <= _MOST_LABELS
-        and all(isinstance(value, str) for value in values.values())
-    )
+    """However many: API servers set no limit, and a copy that is not seen would run on, and be counted nowhere."""
+    return values is None or (isinstance(values, dict) and all(isinstance(value, str) for value in values.values()))

@@ -28,6 +28,7 @@ from multimirror.kube.supervise import Supervisor
 from multimirror.workers.cluster import Worker
 from multimirror.workers.manager import Workers
 from multimirror.workers.options import WorkerOptions
+from multimirror.workers.reading import is_plain
 from multimirror.workers.state import TokenState
 from multimirror.workers.tokens import (
     ACCOUNT,
@@ -127,7 +128,7 @@ class TokenRenewal:
         """Once for each version of it; a large one beside everything else."""
         token = None
         try:
-            with suppress(ConfigError, ValueError):
+            with suppress(Exception):  # it cannot be read: its worker says why
                 if len(stored) <= _SMALL:
                     token = _token_of(stored, plain_http=self._options.plain_http)
                 else:
@@ -160,6 +161,10 @@ class TokenRenewal:
             problem = str(error) or "no answer in time"
             log.warning("token not renewed", step=type(step).__name__, error=problem)
             self._not_before[worker.name] = self._clock() + _AGAIN_SECONDS
+        except Exception as error:  # whatever nobody thought of costs this worker alone
+            problem = f"{type(error).__name__}; the log of the dispatcher says more"
+            log.exception("a token could not be renewed", step=type(step).__name__)
+            self._not_before[worker.name] = self._clock() + _AGAIN_SECONDS
         else:
             self._not_before.pop(worker.name, None)
         finally:
@@ -184,7 +189,7 @@ class TokenRenewal:
             await there.delete(SECRETS, step.slot, WORKER_SYSTEM_NAMESPACE)
         slot = await there.create(SECRETS, slot_secret(step.slot), WORKER_SYSTEM_NAMESPACE)
         path = SERVICE_ACCOUNTS.path(WORKER_SYSTEM_NAMESPACE, ACCOUNT, "token")
-        body = token_request(step.seconds, step.slot, slot["metadata"]["uid"])
+        body = token_request(step.seconds, step.slot, _uid_of(slot, worker.name))
         answer = await there.request("POST", path, body=body, headers=_JSON)
         token = _token_in(answer.body, step.slot, worker.name)
         kubeconfig = with_token(_kubeconfig(secret, where.key), token)
@@ -209,6 +214,14 @@ def _there(worker: Worker) -> Client:
     if worker.session is None:
         raise ApiError(f"{worker.name} is not connected", cluster=worker.name)
     return worker.session.writer
+
+
+def _uid_of(slot: Json, cluster: str) -> str:
+    metadata = slot.get("metadata")
+    uid = metadata.get("uid") if isinstance(metadata, dict) else None
+    if not is_plain(uid):
+        raise BadAnswer("it answered the creation of a Secret with something that is none", cluster=cluster)
+    return str(uid)
 
 
 def _kubeconfig(secret: Json, key: str) -> bytes:

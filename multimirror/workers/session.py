@@ -143,7 +143,9 @@ class Session:
 
     def foreign(self) -> int:
         """How many objects are there that carry our labels and are not ours; of very many, not all are counted."""
-        return sum(len(cache.informer.left_out) for caches in self._caches.values() for cache in caches.values())
+        # Metrics are rendered on a thread of their own: what it walks over is a copy, made in one step.
+        caches = [cache for of_kind in tuple(self._caches.values()) for cache in tuple(of_kind.values())]
+        return sum(len(cache.informer.left_out) for cache in caches)
 
     def writes(self, namespace: str, resource: Resource = JOBS) -> OwnWrites:
         """Our own writes in that namespace, which the cache may not have seen yet. Raises NotFollowed."""

@@ -12,6 +12,7 @@ from multimirror.kube.resources import EVENTS, JOBS
 from tests.e2e.dispatching import condition
 from tests.e2e.installation.processes import Json
 from tests.security.installation import DispatcherProcess, Installation, Tenant, a_job
+from tests.security.test_fairness import why_it_waits
 from tests.waiting import eventually
 
 QUOTA = {"quota": {"resources": {"cpu": "4"}}}
@@ -109,4 +110,44 @@ async def test_growth_waits_for_room_and_then_comes(installation: Installation, 
     await tenant.patch("grows", spec={"parallelism": 1})
     await tenant.create(a_job("next", queue, requests={"cpu": "3"}))
     await tenant.until("next", running(1))
+    assert dispatcher.alive
+
+
+async def test_limits_of_a_whole_pod_are_counted(installation: Installation, dispatcher: DispatcherProcess) -> None:
+    """The worker's API server makes requests of them when it creates the pods."""
+    queue, tenant = await installation.queue("limits", **QUOTA), await installation.tenant("limits")
+    job = a_job("limited", queue)
+    job["spec"]["template"]["spec"]["resources"] = {"limits": {"cpu": "100"}}
+    await tenant.create(job)
+    assert "it asks for 100 cpu, more than the whole quota" in await why_it_waits(installation, tenant, "limited")
+    job = a_job("fits", queue)
+    job["spec"]["template"]["spec"]["resources"] = {"limits": {"cpu": "3"}}
+    await tenant.create(job)
+    await tenant.until("fits", running(1))
+    counted = reserved_of(await tenant.job("fits"))
+    assert counted is not None
+    assert counted.requests["cpu"] == nanos(3)
+    assert dispatcher.alive
+
+
+async def test_a_copy_is_seen_however_many_labels_it_has(
+    installation: Installation, dispatcher: DispatcherProcess
+) -> None:
+    """One that is not seen would run on when its Job is gone, and count nowhere."""
+    queue, tenant = await installation.queue("labels", quota={"jobs": 1}), await installation.tenant("labels")
+    job = a_job("labelled", queue)
+    job["metadata"]["labels"] |= {f"label-{number}": "" for number in range(1100)}
+    job["metadata"]["labels"] |= {f"multimirror.dev/a-{number}": "" for number in range(40)}
+    await tenant.create(job)
+    await tenant.until("labelled", running(1))
+    worker, _ = await installation.copy_of(await tenant.job("labelled"))
+    neighbour = await installation.tenant_of_worker(worker, tenant.namespace)
+    labels = {f"multimirror.dev/b-{number}": "" for number in range(40)}
+    await neighbour.patch("labelled", metadata={"labels": labels})
+    await tenant.client.delete(JOBS, "labelled", tenant.namespace, propagation="Background")
+
+    async def there() -> list[Json]:
+        return [copy for copies in (await installation.copies(tenant.namespace)).values() for copy in copies]
+
+    await eventually(there, lambda copies: not copies)
     assert dispatcher.alive

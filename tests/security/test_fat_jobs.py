@@ -3,9 +3,12 @@
 import asyncio
 from pathlib import Path
 
-from multimirror.api import CLUSTER_ANNOTATION
+import pytest
+
+from multimirror.api import CLUSTER_ANNOTATION, WORKER_CLUSTERS
 from multimirror.kube import ApiError
 from multimirror.kube.resources import EVENTS
+from tests.e2e.dispatching import condition
 from tests.e2e.installation.processes import Json
 from tests.security.installation import DispatcherProcess, Installation, Tenant, a_job
 from tests.waiting import eventually
@@ -59,6 +62,24 @@ async def test_large_jobs_cost_no_more_memory_than_others_and_hold_nobody_up(
     async with installation.dispatcher() as other:
         assert other.peak_memory < 250_000_000
         assert other.alive
+
+
+@pytest.mark.parametrize("text", ["," * 240_000, "[{" * 120_000], ids=["commas", "brackets"])
+async def test_no_job_makes_a_worker_look_as_if_it_misbehaved(
+    installation: Installation, dispatcher: DispatcherProcess, text: str
+) -> None:
+    """What a worker sends has a limit of values: a text that looks like many comes back in all that it says."""
+    queue, tenant = await installation.queue("commas"), await installation.tenant("commas")
+    for number in range(4):
+        job = a_job(f"text-{number}", queue, pods={})
+        job["spec"]["template"]["spec"]["containers"][0]["args"] = [text]
+        await tenant.create(job)
+    for number in range(4):
+        await tenant.until_complete(f"text-{number}")
+    for worker in (await installation.admin.list(WORKER_CLUSTERS)).items:
+        assert not condition(worker, "Misbehaving")
+        assert condition(worker, "Ready")
+    assert dispatcher.alive
 
 
 async def words(installation: Installation, tenant: Tenant) -> str:

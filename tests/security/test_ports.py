@@ -98,7 +98,7 @@ async def test_whoever_reaches_the_health_port_cannot_take_the_lease_from_the_le
 
 _BODIES = 50
 _BODY = 8 * 2**20
-_ROOM = 100 * 2**20
+_ROOM = 64 * 2**20
 """What the webhook may need beyond what it has when nobody is there."""
 
 

@@ -102,6 +102,18 @@ async def test_no_token_of_ours_reads_the_secrets_of_a_team(installation: Instal
             await attempt()
 
 
+async def test_the_dispatchers_token_begets_none_that_lasts_of_any_account(installation: Installation) -> None:
+    """It may create Secrets, and list them: Kubernetes would fill one in with the token of any account beside it."""
+    bearer, management = await token_of(installation.admin, "multimirror"), installation.fleet.management
+    assert isinstance(management, LocalCluster)
+    async with Client(Connection.from_kubeconfig(management.kubeconfig_with_token(bearer))) as thief:
+        for account in ("default", "multimirror"):
+            metadata = {"name": f"for-good-{account}", "annotations": {"kubernetes.io/service-account.name": account}}
+            secret = {"metadata": metadata, "type": "kubernetes.io/service-account-token"}
+            with pytest.raises(Forbidden, match="tokens which never end"):
+                await thief.create(SECRETS, secret, SYSTEM)
+
+
 async def test_the_webhooks_token_reads_one_secret_of_our_own_namespace(installation: Installation) -> None:
     bearer, management = await grant(installation), installation.fleet.management
     assert isinstance(management, LocalCluster)

@@ -17,7 +17,19 @@ from typing import Any, Final
 import orjson
 
 from multimirror.api.limits import size_of
-from multimirror.api.names import OUR_DOMAIN, PLACEMENT_ANNOTATIONS, RESERVED_ANNOTATION
+from multimirror.api.names import (
+    ATTEMPT_LABEL,
+    CLUSTERS_ANNOTATION,
+    HOLD_ANNOTATION,
+    ORIGIN_LABEL,
+    ORIGIN_UID_LABEL,
+    OUR_DOMAIN,
+    PLACEMENT_ANNOTATIONS,
+    PRIORITY_LABEL,
+    QUEUE_LABEL,
+    RESERVED_ANNOTATION,
+    SIGNATURE_LABEL,
+)
 from multimirror.batch import Json
 from multimirror.kinds.job.mirror import (
     CONDITIONS_LIMIT,
@@ -44,6 +56,16 @@ _STATUS_NUMBERS: Final = ("active", "ready", "terminating", "succeeded", "failed
 _STATUS_TEXTS: Final = ("completedIndexes", "failedIndexes", "startTime", "completionTime")
 _CONDITION: Final = ("type", "status", "reason", "message", "lastProbeTime", "lastTransitionTime")
 _SHORT: Final = 1024
+_KNOWN: Final = tuple(
+    dict.fromkeys(
+        (
+            *PLACEMENT_ANNOTATIONS,
+            *(ORIGIN_LABEL, ORIGIN_UID_LABEL, ATTEMPT_LABEL, SIGNATURE_LABEL),
+            *(QUEUE_LABEL, PRIORITY_LABEL, CLUSTERS_ANNOTATION, HOLD_ANNOTATION),
+        )
+    )
+)
+"""What somebody reads: nobody pushes it out with keys that come before it."""
 _KEYS_LIMIT: Final = 32
 _VALUE_LIMIT: Final = 4096
 """Of an annotation in our domain that users write."""
@@ -126,11 +148,11 @@ def _metadata(metadata: Json, **ours: Json) -> Json:
 
 
 def _ours(values: object) -> Json:
-    """Labels or annotations of our domain: first those that only we write, and of the others not too many."""
+    """Labels or annotations of our domain: first those that we know, and of the others not too many."""
     if not isinstance(values, dict):
         return {}
-    keys = [key for key in PLACEMENT_ANNOTATIONS if key in values]
-    others = (key for key in values if key.startswith(OUR_DOMAIN) and key not in PLACEMENT_ANNOTATIONS)
+    keys = [key for key in _KNOWN if key in values]
+    others = (key for key in values if key.startswith(OUR_DOMAIN) and key not in _KNOWN)
     keys += sorted(others)[:_KEYS_LIMIT]
     return {key: _cut(key, values[key]) for key in keys if isinstance(values[key], str)}
 

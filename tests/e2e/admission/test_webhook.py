@@ -215,7 +215,9 @@ async def test_every_other_job_is_left_alone_and_mostly_not_even_seen(server: Se
         namespace = await a_namespace(server.client, **{DEFAULT_QUEUE_LABEL: hook.queue})
         await until_called(server, namespace)
         before = reviews()
-        copied = await server.client.create(JOBS, a_job("copy", {ORIGIN_LABEL: "x"}), namespace)
+        copied = a_job("copy", {ORIGIN_LABEL: "x"})
+        if server.kind != "local":  # where policies are evaluated, one of ours may refuse it to everybody but us
+            copied = await server.client.create(JOBS, copied, namespace)
         other = await server.client.create(JOBS, a_job("other", managedBy="example.com/other"), namespace)
         out = await server.client.create(JOBS, a_job("out", managedBy="kubernetes.io/job-controller"), namespace)
         part = a_job("part")

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
@@ -14,6 +15,7 @@ import trustme
 from multimirror.admission.certificates import KeyPair, issue, new_authority
 from multimirror.admission.https import Answer, HttpsServer, Limits
 from multimirror.admission.server import _file
+from multimirror.admission.stream import Stream
 
 NOW = datetime.now(UTC)
 AUTHORITY = new_authority(NOW)
@@ -136,6 +138,21 @@ async def test_connections_that_only_wait_make_room_for_others() -> None:
         assert len(server._connections) <= LIMITS.connections
         for _, writer in held:
             writer.close()
+
+
+async def test_what_is_over_leaves_nothing_for_the_garbage_collector_to_find() -> None:
+    """It runs seldom in our processes: what only it can free stays, with all its buffers."""
+    async with serving() as server:
+        gc.collect()
+        gc.disable()
+        try:
+            for body, head in ((b"xyz", None), (b"", "POST /x HTTP/1.1\r\nContent-Length: 65537\r\n\r\n"), (b"", "?")):
+                await post(server, body, head)
+            while server._connections:
+                await asyncio.sleep(0.01)
+            assert not [each for each in gc.get_objects() if isinstance(each, Stream)]
+        finally:
+            gc.enable()
 
 
 async def test_who_shakes_no_hands_is_hung_up_on() -> None:

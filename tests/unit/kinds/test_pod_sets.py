@@ -45,3 +45,14 @@ def test_pod_sets_of_different_templates_add_up() -> None:
 @pytest.mark.parametrize("text", ["0", "0.000000001", "1.65", "9223372036854775807", "-3"])
 def test_amounts_are_exact(text: str) -> None:
     assert quantities_of(amounts_of({"cpu": Decimal(text)})) == {"cpu": Decimal(text)}
+
+
+def test_a_limit_of_the_whole_pod_is_a_request_unless_containers_ask_for_that_resource() -> None:
+    spec = {
+        "containers": [{"resources": {"requests": {"cpu": "500m"}}}],
+        "resources": {"limits": {"cpu": "100", "memory": "1Gi"}},
+    }
+    assert pod_requests(spec) == {"cpu": nanos(Decimal("0.5")), "memory": nanos(2**30)}
+    assert pod_requests({**spec, "containers": [{}]})["cpu"] == nanos(100)
+    spec["resources"] = {"limits": {"cpu": "100"}, "requests": {"cpu": "2"}}
+    assert pod_requests(spec) == {"cpu": nanos(2)}

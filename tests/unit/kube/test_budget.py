@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from multimirror.kube import ApiError, Client, Informer, Object
-from multimirror.kube.budget import KIB, MIB, UNTRUSTED, Allowance, Budget, CacheBudget, CacheLimits
+from multimirror.kube.budget import KIB, MIB, UNTRUSTED, Allowance, Budget, CacheBudget, CacheLimits, values_in
 from multimirror.kube.errors import BadAnswer, OverBudget, TimedOut, Unreachable, error_from_status, printable
 from multimirror.kube.trimming import weight
 from multimirror.kube.watch import decode, watch_params
@@ -109,11 +109,11 @@ async def test_an_answer_of_brackets_is_not_even_parsed() -> None:
     told = Told()
     async with running() as server, told.client(server) as client:
         server.then_answer(200, a_thing("a", pad=[[]] * 250_000))
-        with pytest.raises(OverBudget, match="has more than 200000 values"):
+        with pytest.raises(OverBudget, match="has more than 400000 values"):
             await client.get(THINGS, "a", "default")
         server.scripts.clear()
         server.then_answer(200, a_list(7, a_thing("a", pad=[[]] * 250_000)))
-        with pytest.raises(OverBudget, match="has more than 200000 values"):
+        with pytest.raises(OverBudget, match="has more than 400000 values"):
             await client.list(THINGS)
         assert len(told.errors) == 2
 
@@ -203,7 +203,7 @@ async def follow(client: Client) -> int:
         pytest.param(b"x" * MIB, "an event of more than 4194304 bytes", id="a line without end"),
         pytest.param(an_event("a", pad="x" * 100 * KIB), "nothing that we have there explains", id="large events"),
         pytest.param(an_event("a") * 100, "nothing that we have there explains", id="small events"),
-        pytest.param(an_event("a", pad=[[]] * 250_000), "an event of more than 200000 values", id="brackets"),
+        pytest.param(an_event("a", pad=[[]] * 450_000), "an event of more than 400000 values", id="brackets"),
         pytest.param(b"\n" * MIB, "lines that are no events", id="empty lines"),
     ],
 )
@@ -219,6 +219,29 @@ async def test_a_watch_that_floods_is_refused_and_told(chunk: bytes, message: st
         with pytest.raises(OverBudget, match=message):
             await follow(client)
         assert len(told.errors) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["," * 250_000, "[{" * 120_000, '\\",' * 60_000, "\\"], ids=["commas", "brackets", "quotes", "\\"]
+)
+def test_marks_in_a_text_are_no_values(text: str) -> None:
+    """A tenant writes a text of commas into a Job: its worker, which shows the copy, did not."""
+    assert values_in(json.dumps({"args": [text, *["," * 20_000] * 2]}).encode()) < 10
+    assert values_in(json.dumps({"args": [text, *[[]] * 30_000]}).encode()) > 30_000
+    assert values_in(json.dumps({"args": [""] * 1_100_000}).encode()) > (UNTRUSTED.values or 0)
+
+
+@virtual_time
+async def test_what_we_wrote_explains_what_comes_back_however_much_it_is() -> None:
+    told = Told(Allowance(10 * MIB, MIB))
+    for _ in range(20):
+        told.budget.earn(256 * KIB, values=80_000)
+    for _ in range(20 * 7):
+        told.budget.spend(256 * KIB, values=80_000)
+    assert told.errors == []
+    await asyncio.sleep(3600)
+    with pytest.raises(OverBudget):
+        told.budget.spend(600 * MIB)
 
 
 @virtual_time
@@ -352,6 +375,30 @@ async def test_a_cache_that_is_full_takes_nothing_new_and_forgets_what_is_gone()
                 while not told.errors:
                     await asyncio.sleep(0)
             assert len(informer) == budget.objects == 5
+
+
+async def test_what_is_made_anew_under_its_name_still_counts() -> None:
+    told = Told()
+    mark = {"metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}}
+
+    async def show(_: Seen, wire: Wire) -> None:
+        await wire.start_chunks()
+        await wire.event("BOOKMARK", mark)
+        for number in range(10, 100, 2):
+            await wire.event("ADDED", a_thing(f"t-{number}", number))
+            await wire.event("ADDED", a_thing(f"t-{number}", number + 1, metadata={"uid": f"another-{number}"}))
+        await wire.silence()
+
+    async with running() as server, told.client(server) as client:
+        server.then(show)
+        budget = told.cache(objects=5)
+        async with Informer(client, THINGS, budget=budget) as informer:
+            async with asyncio.timeout(10):
+                while not told.errors and len(informer) < 45:
+                    await asyncio.sleep(0)
+            assert told.errors
+            assert len(informer) == budget.objects == 5
+        assert (budget.objects, budget.weight) == (0, 0)
 
 
 def test_weight_is_what_python_makes_of_it_not_what_is_on_the_wire() -> None:

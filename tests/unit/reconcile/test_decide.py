@@ -89,6 +89,11 @@ CASES = [
         id="the copy of a Job that is being deleted goes",
     ),
     pytest.param(state(None, a_copy("w1").deleting()), [], id="a copy that is on its way out is not deleted again"),
+    pytest.param(
+        state(a_job().on("w1").started(), a_copy("w1").started().deleting()),
+        ["Tell"],
+        id="a copy that somebody deletes is waited for, in words",
+    ),
     pytest.param(state(a_job().on("w1").started()), ["Unassign"], id="a copy that vanished is another attempt"),
     pytest.param(
         state(a_job().on("w1").started().suspended()),

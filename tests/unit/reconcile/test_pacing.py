@@ -1,5 +1,7 @@
 """How often what a worker says is written: figures that docs/security.md names."""
 
+import heapq
+
 import pytest
 
 from multimirror.reconcile.pacing import JOB_BYTES, Pacer, job_bucket
@@ -50,3 +52,21 @@ def test_an_honest_worker_is_not_held_up() -> None:
             held += pacer.wait(bucket, "w1", now) > 0
             pacer.pay(bucket, "w1", 3_000, now)
     assert held == 0
+
+
+def test_thousands_that_wait_for_one_worker_do_not_all_come_back_at_once() -> None:
+    """All of a lost worker's 10,000 Jobs are to be taken from it."""
+    pacer, heap, tries = Pacer(), [(0.0, number) for number in range(10_000)], 0
+    buckets, taken, now = [job_bucket(0.0) for _ in heap], 0, 0.0
+    while heap:
+        now, number = heapq.heappop(heap)
+        tries += 1
+        wait = pacer.wait(buckets[number], "w1", now)
+        if wait > 0:
+            heapq.heappush(heap, (now + wait, number))
+        else:
+            pacer.pay(buckets[number], "w1", SMALL, now, writes=3)
+            taken += 1
+    assert taken == 10_000
+    assert now < 1.25 * 10_000 * 3 / 500, "what there was to pay with was used"
+    assert tries < 10_000 + 1_500 * now

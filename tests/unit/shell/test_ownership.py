@@ -22,8 +22,9 @@ from multimirror.batch import is_complete
 from multimirror.dispatcher import Dispatcher
 from multimirror.kube import Client, Connection
 from multimirror.kube.resources import EVENTS, JOBS, SECRETS
-from multimirror.workers.copy_key import COPY_KEY_NAME
+from multimirror.workers.copy_key import COPY_KEY_NAME, CopyKeyError
 from multimirror.workers.metrics import FOREIGN
+from tests.unit.shell.fake_api import Refused, Request
 from tests.unit.shell.world import FORGED, OPTIONS, SYSTEM, World
 
 Json = dict[str, Any]
@@ -118,6 +119,26 @@ def test_a_name_that_is_taken_before_us_sends_the_job_to_another_worker_or_says_
     world.settle(20)
     assert annotations_of(world, name)[CLUSTER_ANNOTATION] == "w2"
     assert [worker for worker, _ in world.live_copies(uid)] == ["w2"]
+
+
+def test_a_worker_that_says_a_name_is_taken_by_nothing_is_not_asked_in_a_loop_and_loses_the_job(world: World) -> None:
+    asked: list[Request] = []
+
+    def taken(request: Request) -> Refused | None:
+        if request.method != "POST" or request.collection != JOBS.path():
+            return None
+        asked.append(request)
+        return Refused(409, "AlreadyExists")
+
+    world.set_worker("w2", cordoned=True)
+    world.settle()
+    world.workers["w1"].refuse = taken
+    name = world.submit("a")
+    world.settle(20)
+    assert 2 <= len(asked) <= 15
+    world.set_worker("w2", cordoned=False)
+    world.settle(30)
+    assert annotations_of(world, name)[CLUSTER_ANNOTATION] == "w2"
 
 
 def test_one_that_ends_between_making_a_copy_and_writing_its_uid_down_is_repaired_by_reading(world: World) -> None:
@@ -274,6 +295,27 @@ def test_a_key_that_is_there_is_kept_and_one_that_is_broken_is_not_replaced(worl
     world.hub.change(SECRETS, COPY_KEY_NAME, SYSTEM, lambda found: found.update(data={"key": "c2hvcnQ="}))
     with pytest.raises(Exception, match="no key of at least 32 bytes"):
         world.run(_connect(world))
+
+
+def test_no_new_key_is_made_while_something_runs_whose_copy_it_would_not_know(world: World) -> None:
+    """The Secret was lost; or an older version ran, which signed nothing. A second run must not come of it (I1)."""
+    name, worker, made = running(world)
+    secret = world.hub.get(SECRETS, COPY_KEY_NAME, SYSTEM)
+    assert secret is not None
+    world.run(world.stop())
+    world.hub.remove(SECRETS, COPY_KEY_NAME, SYSTEM)
+    with pytest.raises(CopyKeyError, match=f"Job t1/{name} runs on worker {worker}.* run a second time"):
+        world.run(_connect(world))
+    assert world.hub.get(SECRETS, COPY_KEY_NAME, SYSTEM) is None
+    world.hub.put(SECRETS, secret)
+    world.run(world.restart())
+    world.end_copy(worker, made)
+    world.settle(5)
+    assert is_complete(job_of(world, name)["status"])
+    world.run(world.stop())
+    world.hub.remove(SECRETS, COPY_KEY_NAME, SYSTEM)
+    world.run(_connect(world))
+    assert world.hub.get(SECRETS, COPY_KEY_NAME, SYSTEM) is not None, "nothing runs any more"
 
 
 async def _connect(world: World) -> None:

@@ -9,7 +9,9 @@ import pytest
 from multimirror.api import WORKER_CLUSTERS
 from multimirror.batch.times import format_time, utc_datetime
 from multimirror.kube.budget import MIB
+from multimirror.kube.errors import OverBudget
 from multimirror.workers import Worker
+from multimirror.workers.limits import WorkerBudget
 from multimirror.workers.misbehaviour import Misbehaviour
 from multimirror.workers.probe import clock_ahead
 from tests.unit.kube.servers import Seen, Wire
@@ -270,3 +272,22 @@ async def test_namespaces_that_come_and_go_are_told_a_few_times_a_second() -> No
         started = clock()
         await stage.until(lambda: len(worker.state.namespaces or ()) == 500)
         assert len(stage.seen.states) <= 3 + 6 * (clock() - started)
+
+
+@virtual_time
+async def test_thousands_of_originals_that_go_at_once_are_no_breach_of_their_worker() -> None:
+    """Somebody deletes a namespace: the copies are there for some minutes longer, in this session and the next."""
+    known, told = 30_000, list[OverBudget]()
+    budget = WorkerBudget("east", lambda: known, told.append)
+    cache = budget.copies()
+    cache.check(30_000, 60 * MIB)
+    cache.add(30_000, 60 * MIB)
+    known = 0
+    await asyncio.sleep(60)
+    cache.check(0, 100)
+    budget.copies().check(30_000, 60 * MIB)
+    assert told == []
+    await asyncio.sleep(3600)
+    cache.check(0, 0)
+    with pytest.raises(OverBudget):
+        budget.copies().check(30_000, 60 * MIB)

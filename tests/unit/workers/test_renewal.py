@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 import yaml
 
-from multimirror.kube import Client, Connection
+from multimirror.kube import Client, Connection, Resource
 from multimirror.kube.resources import JOBS, SECRETS
 from multimirror.workers import Heartbeat, TokenRenewal
 from multimirror.workers.tokens import REVOKE_ANNOTATION, Slots, claims_of
@@ -188,3 +189,20 @@ async def test_a_worker_that_gives_a_token_which_we_could_not_revoke_keeps_the_o
         await asyncio.sleep(LIFE / 2 + 600)
         given = [seen for seen in it.cluster.server.seen if seen.target.endswith("/token")]
         assert len(given) <= 12, "no more than one in a minute"
+
+
+@pytest.mark.parametrize("answer", [{}, {"metadata": []}, {"metadata": {"uid": {}}}])
+@virtual_time
+async def test_a_worker_that_answers_nonsense_costs_its_own_token_and_nobody_elses(answer: Json) -> None:
+    async with ground() as it:
+
+        async def nonsense(resource: Resource, obj: Json) -> Json:
+            return answer
+
+        it.cluster.put = nonsense  # type: ignore[method-assign]
+        it.stage.tasks.start("tokens", it.renewal().run())
+        await it.stage.until(lambda: (t := it.stage.worker("east").token) is not None and t.problem != "", LIFE)
+        await asyncio.sleep(200)
+        tried = [seen for seen in it.cluster.server.seen if seen.method == "POST" and "/secrets" in seen.target]
+        assert 2 <= len(tried) <= 6, "it is tried again, every minute"
+        assert it.first not in it.cluster.revoked
