@@ -48,6 +48,7 @@ from multimirror.kube.resources import (
 )
 from multimirror.options import DispatcherOptions
 from multimirror.workers import Heartbeat
+from multimirror.workers.copy_key import COPY_KEY_NAME, copy_key
 from tests.e2e.history import History, rules_of
 from tests.waiting import DEADLINE, eventually
 
@@ -223,11 +224,19 @@ class Stage:
         for worker in self.workers:
             link = await self.history.link(worker, self.kubeconfig_of(worker), name)
             await self.management.create(SECRETS, secret(worker, link.kubeconfig), own)
+        await self._share_key(own)
         home = await self.history.link(MANAGEMENT, self.kubeconfig_of(MANAGEMENT), name)
         connection = Connection.from_kubeconfig(home.kubeconfig, name="management")
         with self.history.life(name):
             async with Client(connection) as client:
                 yield Replica(client, self.options(namespace=own))
+
+    async def _share_key(self, namespace: str) -> None:
+        """Replicas have one namespace, and one key, except here, where each has its own ways to the workers."""
+        await copy_key(self.management, SYSTEM)
+        found = await self.management.get(SECRETS, COPY_KEY_NAME, SYSTEM)
+        shared = {"metadata": {"name": COPY_KEY_NAME}, "data": found["data"]}
+        await self.management.create(SECRETS, shared, namespace)
 
     @contextlib.asynccontextmanager
     async def candidate(self, name: str) -> AsyncIterator[asyncio.Task[None]]:
