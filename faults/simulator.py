@@ -48,9 +48,9 @@ class Simulator:
             process.kill()
         await process.communicate()
 
-    async def seed(self, seed: int) -> dict[str, Any]:
+    async def seed(self, seed: int, suite: str | None = None) -> dict[str, Any]:
         """The report on a seed; see `faults.child.report`."""
-        return await self._ask({"seed": seed, "suite": self._suite})
+        return await self._ask({"seed": seed, "suite": self._suite if suite is None else suite})
 
     async def attack(self, seed: int, attacks: Sequence[Attack]) -> dict[str, Any]:
         """The report on the honest tenants of a seed beside one who does this."""
