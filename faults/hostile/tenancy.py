@@ -62,10 +62,12 @@ def of_namespaces(record: Record, wanted: Callable[[str], bool]) -> Record:
     return Record(exchanges, seen, record.struck, record.lives)
 
 
-def judge(record: Record, rules: Rules, queues: Mapping[str, Queue], attacker: str) -> list[Violation]:
-    """Everything that is wrong."""
+def judge(
+    record: Record, rules: Rules, queues: Mapping[str, Queue], attacker: str, *, lag: float = 0.0
+) -> list[Violation]:
+    """Everything that is wrong. `lag`: so much later than the copy a watch may show what was written before it."""
     honest = of_namespaces(record, lambda namespace: namespace != attacker)
-    return [*check(honest, rules), *quota_holds(record, rules, queues)]
+    return [*check(honest, rules), *quota_holds(record, rules, queues, lag)]
 
 
 def waits(record: Record, rules: Rules, attacker: str) -> dict[str, float]:
@@ -104,10 +106,16 @@ def _mean(values: Collection[float]) -> float:
     return sum(values) / len(values)
 
 
-def quota_holds(record: Record, rules: Rules, queues: Mapping[str, Queue]) -> Iterator[Violation]:
-    """At each moment, what copies have is within the quota of the queue that their original was placed from."""
+def quota_holds(record: Record, rules: Rules, queues: Mapping[str, Queue], lag: float = 0.0) -> Iterator[Violation]:
+    """At each moment, what copies have is within the quota of the queue that their original was placed from.
+
+    Watches of different clusters are not in step (`lag`): what is over the quota for no longer than that may be due to
+    the end of another copy that is seen late.
+    """
+    admissions = _admissions(record, rules)
     admitted: dict[str, str] = {}
     held: dict[tuple[str, str], tuple[str, str, Decimal]] = {}
+    over_since: dict[str, float] = {}
     told: set[str] = set()
     for seen in record.changes("Job"):
         if seen.cluster == MANAGEMENT:
@@ -119,36 +127,57 @@ def quota_holds(record: Record, rules: Rules, queues: Mapping[str, Queue]) -> It
         original = rules.labels.original_of(seen.object)
         if not original:
             continue
-        held.pop((seen.cluster, seen.uid), None)
-        if _is_over(seen):
+        before = held.pop((seen.cluster, seen.uid), None)
+        queue = before[0] if before is not None else ""
+        if not _is_over(seen):
+            queue = admitted.get(original) or next(
+                (named for time, named in admissions.get(original, ()) if 0 <= time - seen.time <= lag), ""
+            )
+            held[seen.cluster, seen.uid] = queue, seen.name, has(seen.object)
+        elif before is None:
             continue
-        queue = admitted.get(original, "")
-        held[seen.cluster, seen.uid] = queue, seen.name, has(seen.object)
-        if queue not in told:
-            for violation in _exceeded(queue, queues, seen, list(held.values())):
+        mine = [(name, cpu) for other, name, cpu in held.values() if other == queue]
+        misplaced = _misplaced(queue, queues, seen)
+        if misplaced is not None:
+            if queue not in told:
                 told.add(queue)
-                yield violation
+                yield misplaced
+            continue
+        violation = _exceeded(queue, queues[queue], seen, mine)
+        if violation is None:
+            over_since.pop(queue, None)
+        elif queue not in told and seen.time - over_since.setdefault(queue, seen.time) >= lag:
+            told.add(queue)
+            yield violation
 
 
-def _exceeded(
-    queue: str, queues: Mapping[str, Queue], seen: Seen, held: list[tuple[str, str, Decimal]]
-) -> Iterator[Violation]:
-    found = queues.get(queue)
-    mine = [(name, cpu) for other, name, cpu in held if other == queue]
-    evidence = (f"{seen.time:8.3f}  {seen.cluster}: {seen.name}", *(f"{name} has {cpu}" for name, cpu in mine))
+def _admissions(record: Record, rules: Rules) -> dict[str, list[tuple[float, str]]]:
+    """When each original was seen on a cluster, and in which queue."""
+    found: dict[str, list[tuple[float, str]]] = {}
+    for seen in record.changes("Job"):
+        if seen.cluster == MANAGEMENT and rules.labels.cluster_of(seen.object) is not None:
+            found.setdefault(seen.uid, []).append((seen.time, str(seen.labels.get(QUEUE_LABEL, ""))))
+    return found
+
+
+def _misplaced(queue: str, queues: Mapping[str, Queue], seen: Seen) -> Violation | None:
+    found, evidence = queues.get(queue), (f"{seen.time:8.3f}  {seen.cluster}: {seen.name}",)
     if found is None:
-        yield Violation("quota", f"{seen.name} runs in no queue", evidence)
-        return
-    namespace = seen.object["metadata"]["namespace"]
-    if found.namespaces is not None and namespace not in found.namespaces:
-        yield Violation("quota", f"{seen.name} runs in queue {queue}, which is not open to it", evidence)
-    total = sum((cpu for _, cpu in mine), Decimal())
-    if found.cpu is not None and total > found.cpu:
-        yield Violation(
-            "quota", f"the copies of queue {queue} have {total} cpu, and its quota is {found.cpu}", evidence
-        )
-    if found.jobs is not None and len(mine) > found.jobs:
-        yield Violation("quota", f"queue {queue} has {len(mine)} copies, and its quota is {found.jobs}", evidence)
+        return Violation("quota", f"{seen.name} runs in no queue", evidence)
+    if found.namespaces is not None and seen.object["metadata"]["namespace"] not in found.namespaces:
+        return Violation("quota", f"{seen.name} runs in queue {queue}, which is not open to it", evidence)
+    return None
+
+
+def _exceeded(name: str, queue: Queue, seen: Seen, held: list[tuple[str, Decimal]]) -> Violation | None:
+    evidence = (f"{seen.time:8.3f}  {seen.cluster}: {seen.name}", *(f"{copy} has {cpu}" for copy, cpu in held))
+    total = sum((cpu for _, cpu in held), Decimal())
+    if queue.cpu is not None and total > queue.cpu:
+        text = f"the copies of queue {name} have {total} cpu, and its quota is {queue.cpu}"
+        return Violation("quota", text, evidence)
+    if queue.jobs is not None and len(held) > queue.jobs:
+        return Violation("quota", f"queue {name} has {len(held)} copies, and its quota is {queue.jobs}", evidence)
+    return None
 
 
 def has(copy: Json) -> Decimal:

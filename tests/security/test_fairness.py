@@ -53,13 +53,15 @@ async def set_quota(installation: Installation, queue: str, jobs: int | None) ->
     await installation.admin.patch(MIRROR_QUEUES, queue, {"spec": {"quota": {"jobs": jobs}}})
 
 
-async def why_it_waits(installation: Installation, tenant: Tenant, name: str) -> str:
+async def why_it_waits(installation: Installation, tenant: Tenant, name: str, words: str = "") -> str:
+    """All that was told about it, as soon as there is something, with those words in it."""
+
     async def told() -> str:
         events = (await installation.admin.list(EVENTS, tenant.namespace)).items
         mine = [each for each in events if each["involvedObject"]["name"] == name and each["reason"] == "Waiting"]
         return " ".join(each["message"] for each in mine)
 
-    return await eventually(told)
+    return await eventually(told, lambda said: said and words in said)
 
 
 async def test_hundreds_of_jobs_of_one_tenant_do_not_delay_the_first_of_another(
@@ -118,6 +120,5 @@ async def test_a_resource_that_no_worker_has_is_named(
     amounts = {"example.com/unobtainium": "1"}
     job["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
     await tenant.create(job)
-    told = await why_it_waits(installation, tenant, "odd")
-    assert "no worker cluster of its queue has example.com/unobtainium" in told
+    await why_it_waits(installation, tenant, "odd", "no worker cluster of its queue has example.com/unobtainium")
     assert dispatcher.alive
