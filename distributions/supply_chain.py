@@ -73,7 +73,7 @@ def sbom(lock: str, dockerfile: str, version: str) -> dict[str, Any]:
             "externalReferences": [
                 {
                     "type": "distribution",
-                    "url": f"https://pypi.org/project/{pin.name}/{pin.version}/#files",
+                    "url": f"pkg:pypi/{pin.name}@{pin.version}",
                     "hashes": [{"alg": "SHA-256", "content": content} for content in pin.hashes],
                 }
             ],
