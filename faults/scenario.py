@@ -112,12 +112,14 @@ def with_a_hostile_worker(seed: int) -> Scenario:
     names = [f"worker-{number}" for number in range(1, 4)]
     hostile = chance.choice(names)
     steps = workload.generate(chance, names, jobs=(3, 6), until=12.0)
-    submitted = [step for step in steps if step.do == "submit"]
-    for step in submitted:
-        if chance.random() < 0.15:
-            worker = chance.choice([number for number, name in enumerate(names) if name != hostile])
-            steps.append(Step(round(step.at + chance.uniform(0, 6), 1), "forge", step.name, value=worker))
-        if chance.random() < 0.08:
+    squatted = {step.name for step in steps if step.do == "squat"}
+    honest = [number for number, name in enumerate(names) if name != hostile]
+    for step in [step for step in steps if step.do == "submit" and step.name not in squatted]:
+        # Of one Job's name, one worker at most is robbed: with none left to go to, it would have to wait.
+        if chance.random() < 0.2:
+            at = round(step.at + chance.uniform(0, 6), 1)
+            steps.append(Step(at, "forge", step.name, value=chance.choice(honest)))
+        elif chance.random() < 0.1:
             steps.append(Step(round(step.at + chance.uniform(0.5, 6), 1), "usurp", step.name))
     crashes = [
         Fault(kind="crash_at", link="dispatcher", at=round(chance.uniform(3, 25), 1), seconds=chance.choice([0.0, 2.0]))

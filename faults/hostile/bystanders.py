@@ -18,6 +18,7 @@ from faults.conduct import no_work_is_thrown_away
 from faults.invariants import ALWAYS, AT_REST, Check
 from faults.record import MANAGEMENT, Exchange, Record, Seen
 from faults.rules import Rules, Violation
+from faults.statuses import holds
 from multimirror.batch import is_finished
 
 Json = dict[str, Any]
@@ -34,6 +35,7 @@ STATUS_SECONDS: Final = 30.0
 LOOP_WRITES: Final = 40
 LOOP_SECONDS: Final = 10.0
 
+_ANNOUNCED: Final = ("FailureTarget", "SuccessCriteriaMet")
 _OF_TOUCHED: Final[tuple[Check, ...]] = (
     copies.finished_jobs_start_nothing,
     statuses.statuses_follow_the_rules,
@@ -52,7 +54,7 @@ def judge(record: Record, rules: Rules, hostile: str) -> list[Violation]:
     found = [each for check in (*ALWAYS.values(), *AT_REST.values()) for each in check(others, kind)]
     found += [each for check in (*_OF_TOUCHED, *_OF_TOUCHED_AT_REST) for each in check(own, rules)]
     found += _ends_elsewhere(record, rules, hostile, touched)
-    found += forgeries_are_left_alone(record, rules)
+    found += forgeries_are_left_alone(record, rules, hostile)
     found += statuses_are_small_and_paced(record, rules)
     found += nothing_is_written_in_a_loop(record, rules, hostile)
     return [each for each in found if each.invariant not in rules.waived]
@@ -118,10 +120,10 @@ def _names(record: Record, uids: set[str]) -> set[str]:
 
 
 def _ends_elsewhere(record: Record, rules: Rules, hostile: str, touched: set[str]) -> Iterator[Violation]:
-    """A worker that a Job was moved away from does not decide its result."""
+    """A worker that a Job was moved away from does not decide its result; an end that was announced before stands."""
     ended: dict[str, Seen] = {}
     for seen in record.changes("Job", MANAGEMENT):
-        if seen.uid in touched and is_finished(seen.status):
+        if seen.uid in touched and (is_finished(seen.status) or any(holds(seen.status, each) for each in _ANNOUNCED)):
             ended.setdefault(seen.uid, seen)
     last = record.last("Job", MANAGEMENT)
     for uid in sorted(touched):
@@ -138,7 +140,7 @@ def _ends_elsewhere(record: Record, rules: Rules, hostile: str, touched: set[str
             yield Violation("end", f"{name} was moved to {where}, is {found!r} there, and should be {wanted!r}")
 
 
-def forgeries_are_left_alone(record: Record, rules: Rules) -> Iterator[Violation]:
+def forgeries_are_left_alone(record: Record, rules: Rules, hostile: str) -> Iterator[Violation]:
     """I5: what carries our labels and was not made by us is neither changed nor deleted by us, nor mirrored.
 
     One that has the signature of a copy, in the very place of that copy (`USURPED`), is told from it by the uid on the
@@ -152,6 +154,8 @@ def forgeries_are_left_alone(record: Record, rules: Rules) -> Iterator[Violation
     ]
     there: dict[tuple[str, str], Json] = {}
     for _, _, moment in sorted(moments, key=lambda each: each[:2]):
+        if moment.cluster == hostile:
+            continue
         if isinstance(moment, Seen):
             if moment.type == "DELETED":
                 there.pop((moment.cluster, moment.name), None)

@@ -206,6 +206,10 @@ class WorkerExecutor:
         if not writes.settled(f"{namespace}/{name}"):
             await writes.seen(f"{namespace}/{name}")
             return RequeueAfter(0.01)  # what is to be done is another question now
+        notes = self._context.memory.of(ref)
+        attempt, since = notes.made_last or (0, 0.0)
+        if attempt == action.attempt and (early := since + _LATER.seconds - self._context.clock()) > 0:
+            return RequeueAfter(early)  # a worker that forgets what it confirms is not asked in a loop
         whole = await self._context.wholes.take(kind, obj)
         if whole is None:
             return _SOON  # it is another one than was decided on, as our cache will show
@@ -223,8 +227,8 @@ class WorkerExecutor:
             made = DeleteCopy(self._name, namespace, name, answer["metadata"]["uid"], "stale")
             await self._delete(kind, ref, made)
             return self._refused(ref, "it changes the labels or the place of what is created there")
-        notes = self._context.memory.of(ref)
         notes.note_copy(action.attempt, answer["metadata"]["uid"])
+        notes.made_last = action.attempt, self._context.clock()
         notes.taken_since = None
         writes.wrote(answer)
         metrics.CREATED.labels(self._name).inc()

@@ -37,6 +37,8 @@ class Notes:
     last_seen: LastSeen | None = None
     made: dict[int, str] = field(default_factory=dict)
     """The uids of its copies, by attempt, as far as we know them; of the latest few."""
+    made_last: tuple[int, float] | None = None
+    """For which attempt a copy was made last, and when."""
     blocked_since: float | None = None
     """Since when copies of earlier attempts have been there that nobody may overtake."""
     taken_since: float | None = None

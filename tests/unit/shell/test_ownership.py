@@ -141,6 +141,23 @@ def test_a_worker_that_says_a_name_is_taken_by_nothing_is_not_asked_in_a_loop_an
     assert annotations_of(world, name)[CLUSTER_ANNOTATION] == "w2"
 
 
+def test_a_worker_that_forgets_what_it_confirms_is_not_asked_in_a_loop(world: World) -> None:
+    made: list[Request] = []
+
+    def forget(request: Request, _: Json | None, after: Json | None) -> None:
+        if request.method == "POST" and request.collection == JOBS.path() and after is not None:
+            made.append(request)
+            world.workers["w1"].remove(JOBS, after["metadata"]["name"], "t1")
+
+    world.set_worker("w2", cordoned=True)
+    world.settle()
+    world.workers["w1"].on_write = forget
+    world.submit("a")
+    world.settle(20)
+    assert 2 <= len(made) <= 15
+    world.violations.clear()  # copies that come and go are what this is about
+
+
 def test_one_that_ends_between_making_a_copy_and_writing_its_uid_down_is_repaired_by_reading(world: World) -> None:
     name = world.submit("a")
     world.settle()
