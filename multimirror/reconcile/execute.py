@@ -258,7 +258,9 @@ class WorkerExecutor:
         if there.attempt != action.attempt:
             await self._delete(kind, ref, DeleteCopy(self._name, there.namespace, name, there.uid, "stale"))
             return self._taken(ref, "an earlier copy of it is there, and cannot be deleted", _SOON)
-        self._context.memory.of(ref).note_copy(action.attempt, there.uid)
+        notes = self._context.memory.of(ref)
+        notes.note_copy(action.attempt, there.uid)
+        notes.made_last = action.attempt, self._context.clock()
         self._session.writes(there.namespace, kind.resource).wrote(found)
         return _LATER  # our cache will show it before that
 
