@@ -144,7 +144,9 @@ class Replay:
         try:
             response = await self._client.request(method, target, body=body)
         except ApiError as error:
-            causes = tuple((cause.reason, cause.field, cause.message) for cause in error.causes)
+            # To the last word: `error.causes` are cut, for people.
+            told = error.details.get("causes") or ()
+            causes = tuple((each["reason"], each["field"], each["message"]) for each in told)
             return Answer(error.status, {}, causes)
         live = orjson.loads(response.body)
         live.get("metadata", {}).pop("managedFields", None)
