@@ -189,6 +189,11 @@ def _message(name: str, condition: Json) -> str:
     return re.sub(rf"[-a-z0-9]+/{name}-[-a-z0-9]+", "POD", condition.get("message") or "")
 
 
+def _held(status: Json) -> dict[str, str]:
+    """What is true of it on the way; counters are a matter of the moment."""
+    return {each["type"]: each["status"] for each in status.get("conditions") or ()}
+
+
 RUN_BY: Final = ("kubernetes", "builtin-controller")
 
 
@@ -199,9 +204,7 @@ def test_a_job_ends_as_on_plain_kubernetes(legs: Legs, policy: Policy, run_by: s
     name = policy.name
     assert is_finished(plain.seen[name]), plain.seen[name]
     assert comparable(name, mirrored.seen[name]) == comparable(name, plain.seen[name])
-    assert [comparable(name, each) for each in mirrored.acted[name]] == [
-        comparable(name, each) for each in plain.acted[name]
-    ]
+    assert [_held(each) for each in mirrored.acted[name]] == [_held(each) for each in plain.acted[name]]
 
 
 @pytest.mark.parametrize("run_by", RUN_BY)
