@@ -99,6 +99,12 @@ class Installation:
     async def kubectl(self, *arguments: str, on: str = MANAGEMENT, given: str | None = None) -> Answer:
         return await typed("kubectl", "--kubeconfig", str(self.kubeconfig(on)), *arguments, given=given)
 
+    async def docker(self, *arguments: str) -> str:
+        """What it prints; it must succeed."""
+        answer = await typed("docker", *arguments)
+        assert answer.code == 0, f"docker {' '.join(arguments)}: {answer.err}"
+        return answer.out
+
     async def multimirror(self, *arguments: str, given: str | None = None) -> Answer:
         """As from a shell whose KUBECONFIG names the management cluster."""
         environment = {"KUBECONFIG": str(self.kubeconfig()), "COLUMNS": "200"}
@@ -118,7 +124,8 @@ class Installation:
 
     async def join(self, worker: str, *flags: str) -> None:
         """By the address that clusters use among themselves; on return the dispatcher can use it."""
-        server = self.cluster(worker).internal_kubeconfig["clusters"][0]["cluster"]["server"]
+        address = await self.docker("inspect", "-f", "{{.NetworkSettings.Networks.kind.IPAddress}}", self.node(worker))
+        server = f"https://{address.strip()}:6443"
         where = () if {"--namespaces", "--all-namespaces"} & set(flags) else ("--all-namespaces",)
         mine = ("--management-kubeconfig", str(self.kubeconfig()), "--kubeconfig", str(self.kubeconfig(worker)))
         await self.done("join", worker, *mine, "--server", server, *where, *flags)
