@@ -27,7 +27,6 @@ import pytest_asyncio
 from clusters.background import BackgroundFleet
 from clusters.kind import KindOptions, unavailable
 from clusters.local import BinariesMissingError, find_kubectl
-from clusters.local.helm import find_helm
 from tests.kind.installation import Installation, Stage, a_stage
 
 Tell = Callable[[str], None]
@@ -87,12 +86,11 @@ def tell(request: pytest.FixtureRequest) -> Tell:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """`kubectl` and `helm` of versions that suit are in PATH, wherever they come from."""
+def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A `kubectl` of a version that suits is in PATH, wherever it comes from."""
     directory = tmp_path_factory.mktemp("tools")
     try:
         (directory / "kubectl").symlink_to(find_kubectl())
-        (directory / "helm").symlink_to(find_helm())
     except BinariesMissingError as error:
         pytest.exit(str(error), returncode=CANNOT_RUN)
     with pytest.MonkeyPatch.context() as patch:
