@@ -7,7 +7,7 @@ from pathlib import Path
 GIB = 1 << 30
 
 STAND_IN = f"""#!{sys.executable}
-import json, os, pathlib, sys
+import json, os, pathlib, sys, time
 here = pathlib.Path(__file__).parent
 program, arguments = pathlib.Path(__file__).name, sys.argv[1:]
 settings = json.loads((here / "settings").read_text())
@@ -37,6 +37,7 @@ elif line == "kind get clusters":
 elif line.startswith("kind create cluster"):
     (here / "clusters" / name).touch()
     (here / f"{{name}}.yaml").write_text(given)
+    time.sleep(settings.get("creating", 0))
 elif line.startswith("kind delete cluster"):
     (here / "clusters" / name).unlink(missing_ok=True)
 elif line.startswith("kind get kubeconfig"):
