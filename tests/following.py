@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
@@ -109,8 +109,8 @@ def text_of(block: Block) -> str:
     return "".join(f"{line.removeprefix('$ ')}\n" for line in block.text.splitlines() if line.startswith("$ "))
 
 
-def a_terminal(checkout: Path, tools: Iterable[Path] = (), **more: str) -> Terminal:
-    """In a checkout, with the virtual environment of this one, programs to use, and a home of its own."""
+def a_terminal(checkout: Path, tools: Iterable[Path] = (), more: Mapping[str, str] | None = None) -> Terminal:
+    """In a checkout, with the virtual environment of this one, programs, more variables, and a home of its own."""
     home, beside = checkout.parent / "home", checkout.parent / "tools"
     for directory in (home, beside):
         directory.mkdir()
@@ -119,7 +119,7 @@ def a_terminal(checkout: Path, tools: Iterable[Path] = (), **more: str) -> Termi
         (beside / tool.name).symlink_to(tool)
     path = f"{Path(sys.prefix) / 'bin'}:{beside}:{os.environ['PATH']}"
     kept = {key: os.environ[key] for key in _KEPT if key in os.environ}
-    return Terminal(checkout, {"PATH": path, "HOME": str(home), "PWD": str(checkout), **kept, **more})
+    return Terminal(checkout, {"PATH": path, "HOME": str(home), "PWD": str(checkout), **kept, **(more or {})})
 
 
 def follow(terminal: Terminal, name: str) -> dict[str, str]:

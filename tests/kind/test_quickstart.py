@@ -1,4 +1,4 @@
-"""The quickstart with kind, as it is written, from top to bottom: with clusters of its own, and the image built there."""
+"""The quickstart with kind, as it is written, from top to bottom: with clusters and an image of its own."""
 
 import os
 import shutil
@@ -30,7 +30,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
     shutil.copytree(ROOT, checkout, ignore=not_copied)
     shutil.copy(ROOT / ".dockerignore", checkout)
     given = {key: value for key, value in os.environ.items() if key.startswith(_GIVEN)}
-    shell = a_terminal(checkout, **given)
+    shell = a_terminal(checkout, more=given)
     shell.patience = 1200.0  # it builds an image
     try:
         yield shell
