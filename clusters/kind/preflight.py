@@ -12,6 +12,7 @@ from typing import Final
 
 from clusters.kind.commands import CommandError, NotPossibleError, has_image, run
 from clusters.kind.node_image import present_images
+from clusters.kind.records import has_network
 from clusters.local.versions import Version
 
 MEMORY_PER_CLUSTER: Final = 1 << 30
@@ -31,6 +32,8 @@ class Facts:
     existing: Sequence[str] = ()
     missing_images: Sequence[str] = ()
     present_images: Sequence[str] = ()
+    has_network: bool = False
+    """kind's own."""
 
 
 def problems(facts: Facts, names: Sequence[str], *, keep: bool = False) -> list[str]:
@@ -56,8 +59,8 @@ def problems(facts: Facts, names: Sequence[str], *, keep: bool = False) -> list[
     taken = [name for name in names if name in facts.existing]
     if taken and not keep:
         found.append(
-            f"kind clusters {', '.join(taken)} are there already: remove them (kind delete clusters "
-            f"{' '.join(taken)}), use them (keep), or choose another prefix"
+            f"kind clusters {', '.join(taken)} are there already: delete them (kind delete clusters "
+            f"{' '.join(taken)}), use them (keep=True), or choose another prefix"
         )
     found += [f"image {image} is not in this Docker: build or pull it first" for image in facts.missing_images]
     return found
@@ -69,6 +72,7 @@ async def gather(images: Sequence[str] = ()) -> Facts:
     existing: list[str] = []
     missing: list[str] = []
     present: list[str] = []
+    network = False
     if docker_found:
         try:
             told = json.loads(await run("docker", "info", "--format", "{{json .}}", seconds=30))
@@ -87,7 +91,7 @@ async def gather(images: Sequence[str] = ()) -> Facts:
             existing = (await run("kind", "get", "clusters", seconds=60)).split()
         checks = await asyncio.gather(*(has_image(image) for image in images))
         missing = [image for image, there in zip(images, checks, strict=True) if not there]
-        present = await present_images()
+        present, network = await asyncio.gather(present_images(), has_network())
     return Facts(
         docker_found=docker_found,
         docker_error=docker_error,
@@ -97,6 +101,7 @@ async def gather(images: Sequence[str] = ()) -> Facts:
         existing=existing,
         missing_images=missing,
         present_images=present,
+        has_network=network,
     )
 
 
