@@ -4,10 +4,13 @@
 """
 
 import asyncio
+import contextlib
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from clusters.kind.commands import CommandError, NotPossibleError, has_image, run
@@ -17,6 +20,8 @@ from clusters.local.versions import Version
 
 MEMORY_PER_CLUSTER: Final = 1 << 30
 MEMORY_BESIDES: Final = 1 << 30
+INOTIFY_PER_CLUSTER: Final = 25
+_INOTIFY: Final = Path("/proc/sys/fs/inotify/max_user_instances")
 OLDEST_KIND: Final = Version(0, 32, 0)  # the first that knows Kubernetes 1.36 and its kubeadm configuration
 
 
@@ -32,6 +37,8 @@ class Facts:
     existing: Sequence[str] = ()
     missing_images: Sequence[str] = ()
     present_images: Sequence[str] = ()
+    inotify_instances: int | None = None
+    """How many of them one user may have."""
     has_network: bool = False
     """kind's own."""
 
@@ -55,6 +62,12 @@ def problems(facts: Facts, names: Sequence[str], *, keep: bool = False) -> list[
         found.append(
             f"Docker has {_gib(facts.memory)} GiB of memory, {len(names)} clusters need {_gib(needed)}: give it more, "
             "or ask for fewer workers"
+        )
+    clusters = len({*names, *facts.existing})
+    if facts.inotify_instances is not None and facts.inotify_instances < INOTIFY_PER_CLUSTER * clusters:
+        found.append(
+            f"the kernel allows {facts.inotify_instances} inotify instances, {clusters} clusters (with those that are "
+            f"there) need {INOTIFY_PER_CLUSTER * clusters}: sysctl -w fs.inotify.max_user_instances=1024"
         )
     taken = [name for name in names if name in facts.existing]
     if taken and not keep:
@@ -101,8 +114,17 @@ async def gather(images: Sequence[str] = ()) -> Facts:
         existing=existing,
         missing_images=missing,
         present_images=present,
+        inotify_instances=_inotify_instances() if docker_found else None,
         has_network=network,
     )
+
+
+def _inotify_instances() -> int | None:
+    """None where the clusters would not be on this kernel."""
+    if os.environ.get("DOCKER_HOST", "unix:").startswith("unix:"):
+        with contextlib.suppress(OSError, ValueError):
+            return int(_INOTIFY.read_text())
+    return None
 
 
 def _one_line(error: Exception) -> str:

@@ -36,6 +36,11 @@ def facts(**changes: Any) -> Facts:
         pytest.param(facts(kind_version=Version(0, 23, 0)), ["kind 0.23.0 is too old"], id="old kind"),
         pytest.param(facts(memory=2 * GIB), ["has 2.0 GiB of memory, 3 clusters need 4.0"], id="too little memory"),
         pytest.param(facts(existing=[THREE[1]]), ["kind delete clusters multimirror-worker-1"], id="names taken"),
+        pytest.param(
+            facts(inotify_instances=128, existing=["a", "b", "c"]),
+            ["allows 128 inotify instances, 6 clusters (with those that are there) need 150: sysctl -w"],
+            id="too few inotify instances",
+        ),
         pytest.param(facts(missing_images=["mm:dev"]), ["image mm:dev is not in this Docker"], id="image not built"),
         pytest.param(
             Facts(), ["`docker` is not in PATH", "`kind` is not in PATH"], id="everything that is wrong is said at once"
