@@ -15,8 +15,8 @@ GIVEN, JOINED = "https://w1:6443", "https://127.0.0.1:40001"
             Unreachable(f"no connection to {GIVEN} (refused)"),
             GIVEN,
             JOINED,
-            f"no connection to {GIVEN} (refused); that address was given with `join --server`, the worker was joined by "
-            f"{JOINED}",
+            f"no connection to {GIVEN} (refused); that address was given with `join --server`, the worker was joined "
+            f"by {JOINED}",
             id="the address of --server fails",
         ),
         pytest.param(
