@@ -167,7 +167,7 @@ async def test_much_is_carried_both_ways_and_one_slow_reader_holds_up_nobody(
 
     async def flood(_: Request, wire: Wire) -> None:
         await wire.start_chunks()
-        for _ in range(size // 65536):
+        for _piece in range(size // 65536):
             await wire.chunk(b"x" * 65536)
         await wire.end_chunks()
 
