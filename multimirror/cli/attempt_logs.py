@@ -18,10 +18,10 @@ from multimirror.cli.following import Place
 from multimirror.cli.log_lines import Printer
 from multimirror.cli.log_reader import LogReader, Progress
 from multimirror.cli.logs import LogOptions, Say
-from multimirror.cli.workers import CredentialsError
+from multimirror.cli.workers import CredentialsError, WorkerConnection
 from multimirror.kube import ApiError, Change, Client, Informer, key_of
 from multimirror.kube.backoff import Backoff
-from multimirror.kube.errors import NotFound, Unreachable
+from multimirror.kube.errors import NotFound, TimedOut, Unreachable
 from multimirror.kube.resources import JOBS, PODS
 from multimirror.kube.supervise import Supervisor
 
@@ -59,10 +59,11 @@ class AttemptLogs:
         """Everything was read, after `finish`."""
         self._management, self._original, self._options, self._system = management, original, options, system
         self._printer, self._note, self._changed = printer, note, changed
-        self._tail = options.tail if first else None
+        self._first_look = first
         self._progress: dict[str, Progress] = {}  # by the pod's uid
         self._pods: dict[str, Json] = {}  # as they are now, by uid
         self._readers: dict[str, LogReader] = {}
+        self._worker: WorkerConnection | None = None  # as it was last
         self._finishing = False
         self._found = False  # the copy, once
         self._news = asyncio.Event()
@@ -106,20 +107,26 @@ class AttemptLogs:
 
     async def _session(self, backoff: Backoff) -> None:
         """From a connection to its end. Raises ApiError and CommandError."""
-        if self.place.worker is None:
-            worker, opened = None, self._management()
-        else:
-            async with self._management() as client:
-                worker = await worker_of(client, self._original(), self._system)
-            assert worker is not None
-            opened = worker.client(timeout=_ANSWER)
-        async with opened as there:
+        worker = self._worker = await self._connection()
+        async with worker.client(timeout=_ANSWER) if worker is not None else self._management() as there:
             copy = await self._copy(lambda: find_copy(there, self._original(), worker))
             backoff.reset()
             if copy is None or copy.job is None:
                 self._drained_without_copy()
             else:
                 await self._follow(copy)
+
+    async def _connection(self) -> WorkerConnection | None:
+        """The way there, as it is stored now; or as it was, while the management cluster does not answer."""
+        if self.place.worker is None:
+            return None
+        try:
+            async with self._management() as client:
+                return await worker_of(client, self._original(), self._system)
+        except (Unreachable, TimedOut):
+            if self._worker is None:
+                raise
+            return self._worker
 
     async def _copy(self, find: Callable[[], Coroutine[Any, Any, Copy]]) -> Copy | None:
         """Wait until it is made; None: it never will be."""
@@ -175,7 +182,8 @@ class AttemptLogs:
         for pod in sorted(wanted, key=lambda pod: (pod["metadata"].get("creationTimestamp", ""), key_of(pod))):
             uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
             if uid not in self._progress:
-                self._progress[uid] = Progress(name, self._options.container_of(pod), self._tail)
+                tail = self._options.tail if self._first_look else None
+                self._progress[uid] = Progress(name, self._options.container_of(pod), tail, self._first_look)
                 self._printer.expect(name)
             current = partial(self._pods.get, uid)
             reader = self._readers[uid] = LogReader(
@@ -183,7 +191,7 @@ class AttemptLogs:
             )
             task = tasks.start(f"log of {name}", reader.run(), may_return=True)
             task.add_done_callback(lambda _task: self._news.set())
-        self._tail = None  # of pods that come later, all is shown
+        self._first_look = False  # of pods that come later, all is shown
 
     def _note_gone(self) -> None:
         """Pods that went away while nobody could see them."""

@@ -113,7 +113,8 @@ def _about_management(observed: Observed, memory: Memory) -> tuple[tuple[str, ..
     trouble = observed.management_trouble
     if bool(trouble) == memory.management_trouble:
         return (), memory
-    text = f"the management cluster does not answer ({trouble}); trying again" if trouble else "it answers again"
+    how = f"does not answer ({trouble}); trying again" if trouble else "answers again"
+    text = f"the management cluster {how}"
     return (text,), replace(memory, management_trouble=bool(trouble))
 
 

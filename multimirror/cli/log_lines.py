@@ -2,8 +2,8 @@
 
 A log that breaks off is asked for again from a time, and times in such a request have whole seconds: the server repeats
 what it sent in that second already. So lines are asked for with their timestamps, and those of the latest second are
-counted: as many with the same timestamp as were shown are left out when they come again. They are counted, not
-compared with the last one: what a container writes to its two outputs is not always stored in the order of its times.
+remembered: as often as a line was shown it is left out when it comes again. They are not merely compared with the time
+of the last one: what a container writes to its two outputs is not always stored in the order of its times.
 """
 
 import re
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
-_STAMP: Final = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d{1,9})?(Z|[+-]\d\d:\d\d) ")
+_STAMP: Final = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
 _LONGEST_LINE: Final = 1024 * 1024
 """Bytes; what is longer is shown in pieces, so that no worker fills our memory with a line that never ends."""
 
@@ -37,12 +37,15 @@ class LineBuffer:
 
 
 class LogPosition:
-    """How far the log of one run of a container was shown."""
+    """How far the log of one run of a container was shown. `from_tail`: what is older than the first line that comes
+    was not asked for."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, from_tail: bool = False) -> None:
+        self._from_tail = from_tail
+        self._first: tuple[int, bytes] | None = None
         self._second: int | None = None
-        self._shown: Counter[bytes] = Counter()  # timestamps of the lines of that second
-        self._repeated: Counter[bytes] = Counter()  # of these, what is still to come once more
+        self._shown: Counter[int] = Counter()  # the lines of that second
+        self._repeated: Counter[int] = Counter()  # of these, what is still to come once more
 
     @property
     def since(self) -> str | None:
@@ -56,29 +59,35 @@ class LogPosition:
         self._repeated = self._shown.copy()
 
     def take(self, line: bytes) -> bytes | None:
-        """What is to be shown of a line that came with its timestamp; None: it was shown before."""
+        """What is to be shown of a line that came with its timestamp; None: nothing, it was, or is not asked for."""
         found = _STAMP.match(line)
         if found is None:
             return line  # not from the container: what a kubelet has to say, for example
-        stamp, second = found.group(), _second_of(found)
-        if self._repeated[stamp] > 0:
-            self._repeated[stamp] -= 1
+        moment, key = _moment(found), hash(line)
+        if self._repeated[key] > 0:
+            self._repeated[key] -= 1
             return None
-        if self._second is None or second > self._second:
-            self._second = second
+        if self._first is None:
+            self._first = moment
+        elif self._from_tail and self._repeated and moment <= self._first:
+            return None
+        if self._second is None or moment[0] > self._second:
+            self._second = moment[0]
             self._shown.clear()
             self._repeated.clear()
-        if second == self._second:
-            self._shown[stamp] += 1
+        if moment[0] == self._second:
+            self._shown[key] += 1
         return line[found.end() :]
 
 
-def _second_of(found: re.Match[bytes]) -> int:
-    moment, zone = found.group(1).decode(), found.group(2).decode()
+def _moment(found: re.Match[bytes]) -> tuple[int, bytes]:
+    """Seconds since the epoch, and the digits behind the point."""
+    second, fraction, zone = found.groups()
     try:
-        return int(datetime.fromisoformat(moment + zone).timestamp())
+        whole = int(datetime.fromisoformat(second.decode() + zone.decode()).timestamp())
     except ValueError:  # the 32nd of a month
-        return 0
+        whole = 0
+    return whole, (fraction or b"").ljust(9, b"0")
 
 
 class Printer:

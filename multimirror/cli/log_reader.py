@@ -32,6 +32,8 @@ class Progress:
     container: str
     tail: int | None
     """So many lines of what was there when it was first asked for; None: all."""
+    latest_run: bool
+    """Of what was there then, only the latest run; else the one before as well, if there was one."""
     run: int | None = None
     """The run that is being read; None: none has begun."""
     position: LogPosition = field(default_factory=LogPosition)
@@ -43,7 +45,7 @@ class Progress:
     def begin(self, run: int) -> None:
         """That run is the next to be read; of all but the first that is shown, all of it."""
         self.tail = self.tail if self.run is None else None
-        self.run, self.position, self.asked_at = run, LogPosition(), None
+        self.run, self.position, self.asked_at = run, LogPosition(from_tail=bool(self.tail)), None
 
     def params(self) -> dict[str, str | int | bool | None]:
         """Of the next request; what was shown already and comes again is left out."""
@@ -86,7 +88,7 @@ class LogReader:
             latest = self._latest()
             if progress.run is None:
                 if latest is not None:
-                    progress.begin(latest)
+                    progress.begin(latest if progress.latest_run else max(0, latest - 1))
                 elif may_run_again(self._current(), progress.container):
                     await self._news.wait()
                 else:
