@@ -38,7 +38,7 @@ from multimirror.reconcile.actions import (
 )
 from multimirror.reconcile.counting import another_template, reservation, template_changed
 from multimirror.reconcile.state import ObservedState
-from multimirror.workers.state import Contact
+from multimirror.workers.state import Contact, out_of_reach
 
 _QUIET_SECONDS: Final = 10.0
 """For so long the copy of an earlier attempt may take to go before anybody is told."""
@@ -202,7 +202,7 @@ def _lost(obj: Json, state: ObservedState, cluster: str, contact: Contact) -> li
         return []  # it is being tried right now, and will be there or lost: a new connection must move nothing
     wait = max(policy.lost_after, kind.safe_after(obj, policy.grace))
     due = contact.lost_since + wait - state.now
-    problem = f"worker {cluster} cannot be reached" + (f" ({contact.why})" if contact.why else "")
+    problem = out_of_reach(cluster, contact.reason, contact.why)
     if policy.when_lost == "Wait":
         return [Tell("WorkerLost", f"{problem}; the queue says to wait for it")]
     if due > 0:
