@@ -179,6 +179,7 @@ class Worker:
             self._losses.since(self.name) if self._settled.is_set() else None,
             state.why_not_ready[1],
             state.why_not_ready[0],
+            outages=self._losses.outages(self.name),
             recorded=recorded,
             clock_ahead=state.clock_ahead,
         )

@@ -31,6 +31,8 @@ class Contact:
     """Why not, in words."""
     reason: str = ""
     """And in one word, that of the condition."""
+    outages: tuple[tuple[float, float], ...] = ()
+    """From when until when it was lost before, the latest last; as far as that is remembered."""
     recorded: bool = True
     """Its WorkerCluster says that it is connected, so that whoever comes after us will know: without that no fence
     is renewed there."""
