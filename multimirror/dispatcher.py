@@ -265,9 +265,13 @@ class Dispatcher:
         return self._scheduler.decisions.get(ref_of(JOB, job)) if job is not None else None
 
     def explained(self, key: str) -> Json | None:
-        """Where the Job `namespace/name` is, and why it is not further, as JSON. None where we know no such Job."""
-        view = job_view(self._fleet, key)
-        return explanation(view) if view is not None else None
+        """Where the Job `namespace/name` is, and why it is not further, as JSON. None where we know no such Job.
+
+        Needs filled caches, and not that we lead.
+        """
+        leads = self.ready.is_set()
+        view = job_view(self._fleet, key, deciding=leads)
+        return explanation(view, leads=leads) if view is not None else None
 
     async def idle(self) -> None:
         """Wait until every object that wanted attention has had it (what waits for a time aside)."""

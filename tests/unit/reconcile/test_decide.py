@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from multimirror.batch import find_condition
+from multimirror.batch.times import format_time, utc_datetime
 from multimirror.reconcile.actions import (
     Action,
     CreateCopy,
@@ -250,6 +251,50 @@ def test_a_failed_job_of_a_lost_worker_says_which_worker() -> None:
     assert failed is not None
     assert failed["reason"] == "WorkerLost"
     assert "w1" in failed["message"]
+
+
+def again(seconds: float, *outages: tuple[float, float]) -> Contact:
+    """Lost for so long, and before that from so many seconds ago until so many."""
+    before = tuple((NOW - since, NOW - until) for since, until in outages)
+    return Contact(connected=False, lost_since=NOW - seconds, outages=before)
+
+
+@pytest.mark.parametrize(
+    ("contact", "moves"),
+    [
+        pytest.param(again(50), False, id="its first loss is waited for in full"),
+        pytest.param(again(50, (320, 55)), True, id="one that was back for a moment is not waited for anew"),
+        pytest.param(again(20, (320, 55)), False, id="nor is it forgotten that it was back"),
+        pytest.param(again(50, (500, 400)), False, id="one that was there for longer than it was lost begins anew"),
+        pytest.param(
+            again(30, *((each, each - 45) for each in range(630, 30, -60))),
+            True,
+            id="one that comes and goes, and is mostly away, is given up some time",
+        ),
+    ],
+)
+def test_what_a_worker_was_lost_before_counts_until_it_has_made_up_for_it(contact: Contact, moves: bool) -> None:
+    job = a_job().on("w1").started()
+    job.job["status"]["startTime"] = format_time(utc_datetime(NOW - 1000))
+    found = decide(state(job, contacts={"w1": contact}))
+    assert kinds(found) == (["Unassign"] if moves else ["Tell", "Requeue"])
+
+
+def test_what_was_before_the_job_came_there_is_nothing_to_the_job() -> None:
+    job = a_job().on("w1").started()
+    job.job["status"]["startTime"] = format_time(utc_datetime(NOW - 54))
+    assert kinds(decide(state(job, contacts={"w1": again(50, (4000, 55))}))) == ["Tell", "Requeue"]
+
+
+def test_when_it_moves_is_told_as_a_time_so_that_it_is_the_same_whenever_it_is_told() -> None:
+    job = a_job().on("w1").started()
+    texts = []
+    for later in (0.0, 100.0, 200.0):
+        told, _ = decide(state(job, contacts={"w1": lost(1)}, now=NOW + later))
+        assert isinstance(told, Tell)
+        texts.append(told.message)
+    assert len(set(texts)) == 1
+    assert f"unless it is back by {utc_datetime(NOW + 299):%H:%M:%S} UTC the Job is started elsewhere" in texts[0]
 
 
 def test_a_job_that_waits_again_has_no_start_any_more() -> None:

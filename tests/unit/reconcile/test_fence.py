@@ -212,7 +212,8 @@ def test_a_copy_that_its_user_limited_fails_as_usual() -> None:
 def test_a_job_moves_only_after_lease_grace_and_the_pods_time_to_stop(
     lost_for: float, moves: bool, action: Any
 ) -> None:
-    contact = Contact(connected=False, lost_since=NOW - lost_for)
+    # It was lost before, too: that makes no pod stop sooner.
+    contact = Contact(connected=False, lost_since=NOW - lost_for, outages=((NOW - 9000, NOW - lost_for - 1),))
     actions = decided(fenced().started(), contact=contact, when_lost=action)
     assert any(isinstance(a, Unassign | PatchStatus) for a in actions) is moves
     assert any(isinstance(a, Tell) for a in actions) is not moves
