@@ -27,18 +27,17 @@ def waiting_status(job: Json, now: str, *, reword: bool = False) -> Json:
     since when it does, and its words, unless they are to be put right."""
     conditions = (job.get("status") or {}).get("conditions") or ()
     rest = [c for c in conditions if c["type"] != SUSPENDED]
-    current = find_condition(conditions, SUSPENDED)
-    if current is not None and current.get("status") != "True":
-        current = None
+    current, message = find_condition(conditions, SUSPENDED) or {}, _message(job)
+    shown = current.get("status") == "True"
     suspended = current
-    if current is None or reword:
+    if not shown or (reword and current.get("message") != message):
         suspended = {
             "type": SUSPENDED,
             "status": "True",
             "lastProbeTime": now,
-            "lastTransitionTime": (current or {}).get("lastTransitionTime", now),
+            "lastTransitionTime": current.get("lastTransitionTime", now) if shown else now,
             "reason": "JobSuspended",
-            "message": _message(job),
+            "message": message,
         }
     return {"conditions": [*rest, suspended], "active": 0, "ready": 0, "terminating": 0}
 

@@ -268,7 +268,7 @@ def test_a_job_that_somebody_else_writes_to_is_not_placed() -> None:
 
 def waiting(job: Builder) -> Builder:
     """It shows that it waits, or is held."""
-    job.job["status"] = JOB.waiting_status(job.job, TIME, reword=True)
+    job.job["status"] = JOB.waiting_status(job.job, "2027-01-15T07:59:00Z", reword=True)
     return job
 
 
