@@ -305,7 +305,7 @@ def test_the_definitions_survive_the_release() -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        pytest.param("admission=maybe", "'auto', 'webhook', 'policies', 'none'", id="a choice that there is not"),
+        pytest.param("admission=maybe", "'auto', 'webhook', 'policies', 'both', 'none'", id="a choice that there is not"),
         pytest.param("dispatcher.replicas=0", "minimum", id="no replica"),
         pytest.param("dispatcher.replica=3", "additional properties 'replica' not allowed", id="a misspelt value"),
         pytest.param("image.digest=abc", "pattern", id="a digest that is none"),
