@@ -2,6 +2,7 @@
 # make fleet  a fleet to play with, until Ctrl-C
 # make test   every check, and every test once, in a virtual environment made on the way; says at the end what it left out
 # make test-all  every test on every kind of cluster that there is, and all of the API contract
+# make test-kind  real clusters with real containers: needs Docker and kind (docs/real-clusters.md)
 # make check  linters, types and the direction of imports
 # make fmt    format the code
 # make binaries  real control planes and helm for the tests: downloaded, or built with Go; cached
@@ -83,6 +84,10 @@ test: check tools
 
 test-all: check tools
 	$(BIN)/pytest -n auto --dist loadgroup
+
+.PHONY: test-kind
+test-kind: $(STAMP)
+	$(BIN)/pytest tests/kind
 
 .PHONY: tools
 tools: $(STAMP)
