@@ -24,6 +24,7 @@ from multimirror.kube import ApiError, Client
 from multimirror.kube.errors import NotFound
 from multimirror.kube.resources import NAMESPACES, SECRETS
 from tests.e2e.installation.processes import SYSTEM, Json, multimirror
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster_kind("local")]
 DEPLOYMENTS = KINDS["Deployment"]
@@ -246,6 +247,43 @@ async def test_helm_installs_upgrades_and_removes_it_and_is_left_its_own(admin: 
         assert (await find(admin, obj) is not None) is kept, identity(obj)
     for definition in (obj for obj in objects(InstallOptions()) if obj["kind"] == "CustomResourceDefinition"):
         await admin.delete(KINDS["CustomResourceDefinition"], definition["metadata"]["name"])
+
+
+async def test_by_helm_admission_changes_through_both(admin: Client, kubeconfig: Path) -> None:
+    async def helm(verb: str, admission: str) -> bool:
+        """Whether it is whole; what is in force is said either way."""
+        told = await _helm(verb, kubeconfig, "--set", f"admission={admission}", "--set", "crds.install=false")
+        return "is half done" not in told
+
+    async def in_force() -> tuple[int, set[str]]:
+        """How many policies there are, and how the webhook fails."""
+        webhooks = [each for obj in (await admin.list(WEBHOOKS)).items for each in obj["webhooks"]]
+        return len((await admin.list(KINDS["MutatingAdmissionPolicy"])).items), {e["failurePolicy"] for e in webhooks}
+
+    for definition in manifest("manifests/multimirror-none.yaml"):
+        if definition["kind"] == "CustomResourceDefinition":
+            await apply_and_compare(admin, definition)
+    assert await helm("install", "policies")
+    assert await in_force() == (2, set())
+    assert not await helm("upgrade", "webhook"), "the webhook does not run yet"
+    assert await in_force() == (2, {"Ignore"})
+    await eventually(lambda: helm("upgrade", "webhook"))
+    assert await in_force() == (0, {"Fail"})
+    assert await helm("upgrade", "webhook")
+    assert await in_force() == (0, {"Fail"})
+    assert not await helm("upgrade", "policies"), "nobody can know yet whether they act"
+    assert await in_force() == (2, {"Ignore"})
+    await eventually(lambda: helm("upgrade", "policies"))
+    assert await in_force() == (2, set())
+    assert await helm("upgrade", "none")
+    assert not await helm("upgrade", "webhook"), "whoever sets managedBy himself is not refused meanwhile"
+    assert await in_force() == (0, {"Ignore"})
+    await eventually(lambda: helm("upgrade", "webhook"))
+    assert not await helm("upgrade", "none"), "nobody is refused while the Service goes"
+    assert await in_force() == (0, {"Ignore"})
+    assert await helm("upgrade", "none")
+    assert await in_force() == (0, set())
+    await _helm("uninstall", kubeconfig)
 
 
 async def _helm(verb: str, kubeconfig: Path, *arguments: str) -> str:
