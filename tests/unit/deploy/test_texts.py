@@ -87,7 +87,9 @@ def asked(command: str) -> tuple[bool, str]:
     program, *arguments = shlex.split(given, comments=True)
     if program == "multimirror":
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
-            return main([*arguments, "--help"]) == 0, said.getvalue()
+            # A text may leave out the value of its last flag.
+            value = [_PLACEHOLDER] if arguments[-1:] and arguments[-1].startswith("--") else []
+            return 0 in (main([*arguments, "--help"]), main([*arguments, *value, "--help"])), said.getvalue()
     own = Path(sys.executable).with_name("builtin-controller")
     path = own if program == own.name else find_kubectl() if program == "kubectl" else find_helm()
     done = subprocess.run([path, *arguments, "--help"], capture_output=True, text=True, check=False)
