@@ -99,6 +99,18 @@ class Installation:
     async def kubectl(self, *arguments: str, on: str = MANAGEMENT, given: str | None = None) -> Answer:
         return await typed("kubectl", "--kubeconfig", str(self.kubeconfig(on)), *arguments, given=given)
 
+    async def kubectl_done(self, *arguments: str, on: str = MANAGEMENT, given: str | None = None) -> Answer:
+        """`kubectl ...`, which must succeed."""
+        answer = await self.kubectl(*arguments, on=on, given=given)
+        assert answer.code == 0, f"kubectl {' '.join(arguments)} on {on}: {answer.code}\n{answer.out}\n{answer.err}"
+        return answer
+
+    async def docker(self, *arguments: str) -> str:
+        """What it prints; it must succeed."""
+        answer = await typed("docker", *arguments)
+        assert answer.code == 0, f"docker {' '.join(arguments)}: {answer.err}"
+        return answer.out
+
     async def multimirror(self, *arguments: str, given: str | None = None) -> Answer:
         """As from a shell whose KUBECONFIG names the management cluster."""
         environment = {"KUBECONFIG": str(self.kubeconfig()), "COLUMNS": "200"}
@@ -113,17 +125,33 @@ class Installation:
     async def install(self, *flags: str) -> None:
         """By command, and every worker joined for all namespaces."""
         await self.done("install", "--image", self.image, "--wait", *flags)
+        await self.join_all()
+
+    async def join_all(self) -> None:
+        """Every worker, for all namespaces."""
         for worker in self.workers:
             await self.join(worker)
 
+    async def rolled_out(self, deployment: str = "multimirror") -> None:
+        """All replicas are what they are to be, and ready."""
+        await self.kubectl_done("-n", SYSTEM, "rollout", "status", f"deployment/{deployment}", "--timeout=300s")
+
+    async def remove(self) -> None:
+        """All of it, by command, if there is any; Jobs that are left fail."""
+        for worker in self.workers:
+            await self.multimirror(
+                "leave", worker, "--force", "--cleanup", "--kubeconfig", str(self.kubeconfig(worker))
+            )
+        await self.done("uninstall", "--force", "--crds", "--delete-namespace")
+
     async def join(self, worker: str, *flags: str) -> None:
         """By the address that clusters use among themselves; on return the dispatcher can use it."""
-        server = self.cluster(worker).internal_kubeconfig["clusters"][0]["cluster"]["server"]
+        address = await self.docker("inspect", "-f", "{{.NetworkSettings.Networks.kind.IPAddress}}", self.node(worker))
+        server = f"https://{address.strip()}:6443"
         where = () if {"--namespaces", "--all-namespaces"} & set(flags) else ("--all-namespaces",)
         mine = ("--management-kubeconfig", str(self.kubeconfig()), "--kubeconfig", str(self.kubeconfig(worker)))
         await self.done("join", worker, *mine, "--server", server, *where, *flags)
-        ready = await self.kubectl("wait", "--for=condition=Ready", f"workercluster/{worker}", "--timeout=120s")
-        assert ready.code == 0, ready
+        await self.kubectl_done("wait", "--for=condition=Ready", f"workercluster/{worker}", "--timeout=120s")
 
 
 @dataclass
