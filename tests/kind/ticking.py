@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from clusters.kind.commands import run
+from faults import Rules
 from faults.record import MANAGEMENT
 from faults.statuses import ends
 from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION
 from multimirror.kube import ApiError
 from multimirror.kube.errors import AlreadyExists
-from tests.e2e.history import rules_of
 from tests.kind.installation import Stage
 from tests.waiting import eventually
 
@@ -94,8 +94,7 @@ class Crowd:
 
     def are(self) -> dict[str, str]:
         """Complete, Running, Suspended, ...: by name."""
-        queue = {"metadata": {"name": self.stage.queue}, "spec": {}}
-        return ends(self.stage.history.record, rules_of(queue))
+        return ends(self.stage.history.record, Rules())
 
     async def running(self, names: Sequence[str]) -> None:
         """Until all of them are shown as such."""
