@@ -31,13 +31,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=("embedded", "local", "kind"),
         help="what the clusters of the fixtures `fleet` and `shared_fleet` are made of (default: %(default)s)",
     )
+    group.addoption(
+        "--node-image",
+        metavar="IMAGE",
+        help="what the nodes of kind clusters are made of (or set MULTIMIRROR_NODE_IMAGE)",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """The marker."""
     config.addinivalue_line(
         "markers",
-        "fleet(kind=None, workers=2, nodes=True, ...): how the fixture `fleet` is made; keywords as in FleetOptions",
+        "fleet(kind=None, workers=2, nodes=True, ...): how the fixture `fleet` is made; keywords as in FleetOptions "
+        "and in the options of its kind (LocalOptions, KindOptions)",
     )
 
 
@@ -73,11 +79,13 @@ def _wishes(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 def _open(request: pytest.FixtureRequest, wishes: dict[str, Any]) -> BackgroundFleet:
     from clusters.background import BackgroundFleet  # noqa: PLC0415 - tests without fleets do not pay for it
-    from clusters.fleet import FleetOptions, unavailable  # noqa: PLC0415 - nor for this
+    from clusters.fleet import fleet_options, unavailable  # noqa: PLC0415 - nor for this
 
     kind = wishes.pop("kind", None) or request.config.getoption("--fleet-kind")
+    if kind == "kind":
+        wishes = {"node_image": request.config.getoption("--node-image"), **wishes}
     try:
-        options = FleetOptions(**{"job_controller": True, **wishes})
+        options = fleet_options(kind, **{"job_controller": True, **wishes})
     except TypeError as error:
         raise pytest.UsageError(f"the marker `fleet` of {request.node.nodeid}: {error}") from error
     reason = unavailable(kind)

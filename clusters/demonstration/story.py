@@ -47,7 +47,7 @@ class Stage:
     ledger: Ledger
 
 
-async def demo(kind: str, workers: int, directory: FleetDirectory, *, keep: bool) -> int:
+async def demo(kind: str, options: FleetOptions, directory: FleetDirectory, *, keep: bool) -> int:
     """0 when every Job ended and none ran twice."""
     logging.disable(logging.CRITICAL)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
@@ -55,8 +55,8 @@ async def demo(kind: str, workers: int, directory: FleetDirectory, *, keep: bool
     async with contextlib.AsyncExitStack() as stack:
         if keep:
             stack.enter_context(directory.held())
-        console.print(f"Starting a management cluster and {workers} workers ({kind}) ...", soft_wrap=True)
-        stage = await stack.enter_async_context(_stage(kind, workers))
+        console.print(f"Starting a management cluster and {options.workers} workers ({kind}) ...", soft_wrap=True)
+        stage = await stack.enter_async_context(_stage(kind, options))
         seconds = time.monotonic() - began
         console.print(f"Up in {seconds:.1f} s. Two queues: batch (spread), train (packed, 4 Jobs at a time).")
         outage = await _play(stage, console)
@@ -71,9 +71,9 @@ async def demo(kind: str, workers: int, directory: FleetDirectory, *, keep: bool
 
 
 @contextlib.asynccontextmanager
-async def _stage(kind: str, workers: int) -> AsyncIterator[Stage]:
+async def _stage(kind: str, of_the_fleet: FleetOptions) -> AsyncIterator[Stage]:
     async with contextlib.AsyncExitStack() as stack:
-        fleet = await stack.enter_async_context(open_fleet(kind, FleetOptions(workers=workers, job_controller=True)))
+        fleet = await stack.enter_async_context(open_fleet(kind, of_the_fleet))
         proxies = {
             name: await stack.enter_async_context(TcpProxy(cluster.kubeconfig))
             for name, cluster in fleet.workers.items()

@@ -6,6 +6,9 @@ import sys
 from pathlib import Path
 
 from clusters.kind import CommandError, KindFleet, KindOptions, NotPossibleError, unavailable
+from clusters.kind.base_image import BASE_IMAGE, make_base_image
+from clusters.kind.image import BASE_VARIABLE, image_for_tests
+from clusters.kind.node_image import VARIABLE
 from clusters.kubeconfigs import write_kubeconfig
 
 
@@ -16,14 +19,23 @@ def main(arguments: list[str] | None = None) -> int:
         print(reason or "kind fleets can be made here")
         return 1 if reason else 0
     try:
-        if options.command == "create":
-            asyncio.run(_create(options))
-        else:
-            asyncio.run(KindFleet(KindOptions(workers=options.workers, prefix=options.prefix)).remove())
-    except (NotPossibleError, CommandError) as error:
+        match options.command:
+            case "create":
+                asyncio.run(_create(options))
+            case "delete":
+                asyncio.run(KindFleet(KindOptions(workers=options.workers, prefix=options.prefix)).remove())
+            case "base-image":
+                print(asyncio.run(make_base_image(options.name, mirror=options.mirror, tell=_tell)))
+            case "image":
+                print(asyncio.run(image_for_tests(options.context.resolve(), tell=_tell)))
+    except (NotPossibleError, CommandError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 async def _create(options: argparse.Namespace) -> None:
@@ -33,6 +45,7 @@ async def _create(options: argparse.Namespace) -> None:
             prefix=options.prefix,
             images=options.load,
             node_image=options.node_image,
+            kubernetes_version=options.kubernetes_version,
             controllers=("*", "-job-controller") if options.own_job_controller else ("*",),
             keep=True,
         )
@@ -54,9 +67,19 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--workers", type=int, default=2)
         command.add_argument("--prefix", default="multimirror", help="of the clusters' names")
     create.add_argument("--load", action="append", default=[], metavar="IMAGE", help="into the management cluster")
-    create.add_argument("--node-image", help="e.g. kindest/node:v1.36.1")
+    create.add_argument("--node-image", metavar="IMAGE", help=f"what nodes are made of (or set {VARIABLE})")
+    create.add_argument("--kubernetes-version", metavar="VERSION", help="1.35, or 1.35.4, instead of an image")
     create.add_argument("--own-job-controller", action="store_true", help="switch the workers' own Job controller off")
     create.add_argument("--kubeconfigs", type=Path, default=Path("kind-kubeconfigs"), help="where to put them")
+    image = commands.add_parser(
+        "image", help="the image of multimirror for tests: built if something in it has changed; prints its name"
+    )
+    image.add_argument(
+        "--context", type=Path, default=Path(), help=f"where the Dockerfile is; another base: {BASE_VARIABLE}"
+    )
+    base = commands.add_parser("base-image", help="a base for that of Debian's packages: root, debootstrap")
+    base.add_argument("--name", default=BASE_IMAGE, help="(default: %(default)s)")
+    base.add_argument("--mirror", metavar="URL", help="of Debian; else debootstrap's own")
     return parser
 
 

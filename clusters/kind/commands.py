@@ -12,6 +12,10 @@ class CommandError(FleetError):
     """A command failed, or took too long."""
 
 
+class NotPossibleError(FleetError):
+    """No kind fleet can be made here; says what is wrong and what to do."""
+
+
 async def run(*arguments: str, given: str | None = None, seconds: float = 900.0) -> str:
     """What it prints."""
     try:
@@ -36,6 +40,15 @@ async def run(*arguments: str, given: str | None = None, seconds: float = 900.0)
         words = complaints.decode(errors="replace").strip().splitlines()[-15:]
         raise CommandError("\n".join([f"`{' '.join(arguments)}` failed (exit code {process.returncode}):", *words]))
     return told.decode(errors="replace")
+
+
+async def has_image(image: str) -> bool:
+    """Whether this Docker has it."""
+    try:
+        await run("docker", "image", "inspect", "--format", "{{.Id}}", image, seconds=30)
+    except CommandError:
+        return False
+    return True
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -14,10 +14,11 @@ from typing import Any, Final
 import yaml
 
 from clusters.fleet import Fleet, FleetOptions, Kubeconfig
-from clusters.kind.commands import run
+from clusters.kind.commands import NotPossibleError, run
 from clusters.kind.config import config_for
+from clusters.kind.node_image import choose, ensure
 from clusters.kind.options import KindOptions
-from clusters.kind.preflight import NotPossibleError, gather, problems
+from clusters.kind.preflight import gather, problems
 
 _CREATE_SECONDS: Final = 900.0
 
@@ -42,10 +43,9 @@ class KindCluster:
             raise RuntimeError(f"cluster {self.name} is not started")
         return self._internal
 
-    async def create(self, options: KindOptions, scratch: Path) -> None:
-        image = ["--image", options.node_image] if options.node_image else []
+    async def create(self, options: KindOptions, node_image: str, scratch: Path) -> None:
         await run(
-            *("kind", "create", "cluster", "--name", self.kind_name, "--config", "-", *image),
+            *("kind", "create", "cluster", "--name", self.kind_name, "--config", "-", "--image", node_image),
             *("--wait", f"{options.wait_seconds}s", "--kubeconfig", str(scratch / self.kind_name)),
             given=config_for(self.name, options),
             seconds=_CREATE_SECONDS,
@@ -92,6 +92,8 @@ class KindFleet(Fleet):
         clusters = {name: KindCluster(name, f"{options.prefix}-{name}") for name in names}
         self.management = clusters["management"]
         self.workers = {name: cluster for name, cluster in clusters.items() if name != "management"}
+        self.node_image = ""
+        """What its nodes are made of, once it is up."""
         self._begun: list[KindCluster] = []
         self._complete = False
 
@@ -104,12 +106,14 @@ class KindFleet(Fleet):
         in_the_way = problems(facts, [cluster.kind_name for cluster in clusters], keep=options.keep)
         if in_the_way:
             raise NotPossibleError("no kind fleet can be made:\n" + "\n".join(f"- {text}" for text in in_the_way))
+        self.node_image = choose(options.node_image, options.kubernetes_version, facts.present_images)
+        await ensure(self.node_image, facts.present_images)
         with tempfile.TemporaryDirectory(prefix="multimirror-kind-") as scratch:
             # One after the other: kind's containers fight for the disk while they unpack, and time out together.
             for cluster in clusters:
                 if cluster.kind_name not in facts.existing:
                     self._begun.append(cluster)
-                    await cluster.create(options, Path(scratch))
+                    await cluster.create(options, self.node_image, Path(scratch))
         await asyncio.gather(*(cluster.read_kubeconfigs() for cluster in clusters))
         for image in options.images:
             await self.management.load(image)

@@ -11,7 +11,10 @@ class KindOptions(FleetOptions):
     prefix: str = "multimirror"
     """Clusters are named `<prefix>-management`, `<prefix>-worker-1`, ..."""
     node_image: str | None = None
-    """e.g. `kindest/node:v1.36.1`; None: the one that this kind was released with."""
+    """e.g. `kindest/node:v1.36.4`; None: what the environment names (MULTIMIRROR_NODE_IMAGE), else the version that
+    everything is tested on, as an image that is in this Docker already, or else kind's own."""
+    kubernetes_version: str | None = None
+    """`1.35`, or `1.35.4`, instead of an image's name."""
     controllers: Sequence[str] = ("*",)
     """Which controllers run on the workers, as kube-controller-manager's flag says it (`("*", "-job-controller")`)."""
     runtime_config: Mapping[str, bool] = field(default_factory=dict)

@@ -10,17 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from clusters.fleet import FleetError
-from clusters.kind.commands import CommandError, run
+from clusters.kind.commands import CommandError, NotPossibleError, has_image, run
+from clusters.kind.node_image import present_images
 from clusters.local.versions import Version
 
 MEMORY_PER_CLUSTER: Final = 1 << 30
 MEMORY_BESIDES: Final = 1 << 30
 OLDEST_KIND: Final = Version(0, 32, 0)  # the first that knows Kubernetes 1.36 and its kubeadm configuration
-
-
-class NotPossibleError(FleetError):
-    """No kind fleet can be made here; says what is wrong and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +30,7 @@ class Facts:
     kind_version: Version | None = None
     existing: Sequence[str] = ()
     missing_images: Sequence[str] = ()
+    present_images: Sequence[str] = ()
 
 
 def problems(facts: Facts, names: Sequence[str], *, keep: bool = False) -> list[str]:
@@ -71,6 +68,7 @@ async def gather(images: Sequence[str] = ()) -> Facts:
     docker_error, memory, kind_version = None, None, None
     existing: list[str] = []
     missing: list[str] = []
+    present: list[str] = []
     if docker_found:
         try:
             told = json.loads(await run("docker", "info", "--format", "{{json .}}", seconds=30))
@@ -87,8 +85,9 @@ async def gather(images: Sequence[str] = ()) -> Facts:
     if docker_found and docker_error is None:
         if kind_found:
             existing = (await run("kind", "get", "clusters", seconds=60)).split()
-        checks = await asyncio.gather(*(_has_image(image) for image in images))
+        checks = await asyncio.gather(*(has_image(image) for image in images))
         missing = [image for image, there in zip(images, checks, strict=True) if not there]
+        present = await present_images()
     return Facts(
         docker_found=docker_found,
         docker_error=docker_error,
@@ -97,15 +96,8 @@ async def gather(images: Sequence[str] = ()) -> Facts:
         kind_version=kind_version,
         existing=existing,
         missing_images=missing,
+        present_images=present,
     )
-
-
-async def _has_image(image: str) -> bool:
-    try:
-        await run("docker", "image", "inspect", "--format", "{{.Id}}", image, seconds=30)
-    except CommandError:
-        return False
-    return True
 
 
 def _one_line(error: Exception) -> str:

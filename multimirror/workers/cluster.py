@@ -11,7 +11,7 @@ once, and left alone for a while, also by whoever comes after us (misbehaviour.p
 import asyncio
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import structlog
@@ -22,6 +22,7 @@ from multimirror.kube.backoff import Backoff
 from multimirror.kube.errors import ConfigError, OverBudget
 from multimirror.kube.resources import JOBS
 from multimirror.workers import metrics
+from multimirror.workers.addresses import failure_in_words
 from multimirror.workers.limits import WorkerBudget
 from multimirror.workers.losses import Losses
 from multimirror.workers.misbehaviour import Misbehaviour
@@ -67,6 +68,8 @@ class Target:
     reason: str = ""
     problem: str = ""
     """Why there is no kubeconfig."""
+    joined_by: str = field(default="", compare=False)
+    """The address by which people reach it, for them to read."""
 
 
 class Worker:
@@ -282,7 +285,8 @@ class Worker:
             if self._breach is not None:
                 raise
             if connected or self._retries == 0:
-                self._lost(_reason(error), str(error) or "no answer in time")
+                message = failure_in_words(self.name, connection.server, target.joined_by, error)
+                self._lost(_reason(error), message)
             else:
                 self._retries -= 1  # as with heartbeats, one failure is no loss
                 self._log.info("worker is not connected anew yet", error=str(error))

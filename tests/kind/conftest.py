@@ -3,8 +3,9 @@
 `make test-kind` runs these tests, and nothing else does. Where no kind cluster can be made the run ends at once with a
 code of its own: tests that were left out would look as if they had passed. Environment:
 
-    MULTIMIRROR_NODE_IMAGE     the nodes' image; without it, the one that clusters.kind takes
-    MULTIMIRROR_TEST_IMAGE     our image, where it is not to be built from the Dockerfile
+    MULTIMIRROR_NODE_IMAGE     the nodes' image; without it, the one that clusters.kind chooses
+    MULTIMIRROR_BASE_IMAGE     the base of our image (clusters/kind/image.py)
+    MULTIMIRROR_TEST_IMAGE     our image, where it is not to be built
     MULTIMIRROR_TEST_PREFIX    of the clusters' names
     MULTIMIRROR_KEEP_FLEET=1   leaves the clusters up, and uses them in the next run
 
@@ -26,8 +27,8 @@ import pytest_asyncio
 
 from clusters.background import BackgroundFleet
 from clusters.kind import KindOptions, unavailable
+from clusters.kind.image import image_for_tests
 from clusters.local import BinariesMissingError, find_kubectl
-from clusters.local.helm import find_helm
 from tests.kind.installation import Installation, Stage, a_stage
 
 Tell = Callable[[str], None]
@@ -87,12 +88,11 @@ def tell(request: pytest.FixtureRequest) -> Tell:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """`kubectl` and `helm` of versions that suit are in PATH, wherever they come from."""
+def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A `kubectl` of a version that suits is in PATH, wherever it comes from."""
     directory = tmp_path_factory.mktemp("tools")
     try:
         (directory / "kubectl").symlink_to(find_kubectl())
-        (directory / "helm").symlink_to(find_helm())
     except BinariesMissingError as error:
         pytest.exit(str(error), returncode=CANNOT_RUN)
     with pytest.MonkeyPatch.context() as patch:
@@ -102,10 +102,10 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def image(tell: Tell) -> str:
-    """Built from the Dockerfile."""
-    given = os.environ["MULTIMIRROR_TEST_IMAGE"]
-    tell(f"image {given}")
-    return given
+    """Built from the Dockerfile, if something in it has changed."""
+    found = os.environ.get("MULTIMIRROR_TEST_IMAGE") or asyncio.run(image_for_tests(ROOT, tell))
+    tell(f"image: {found}")
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -117,7 +117,6 @@ def kind_fleet(image: str, tell: Tell) -> Iterator[BackgroundFleet]:
         prefix=prefix,
         images=[image],
         keep=bool(os.environ.get("MULTIMIRROR_KEEP_FLEET")),
-        node_image=os.environ.get("MULTIMIRROR_NODE_IMAGE"),
     )
     tell(f"clusters {prefix}-*: being made")
     with BackgroundFleet("kind", options) as fleet:

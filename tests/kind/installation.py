@@ -146,8 +146,7 @@ class Installation:
 
     async def join(self, worker: str, *flags: str) -> None:
         """By the address that clusters use among themselves; on return the dispatcher can use it."""
-        address = await self.docker("inspect", "-f", "{{.NetworkSettings.Networks.kind.IPAddress}}", self.node(worker))
-        server = f"https://{address.strip()}:6443"
+        server = self.cluster(worker).internal_kubeconfig["clusters"][0]["cluster"]["server"]
         where = () if {"--namespaces", "--all-namespaces"} & set(flags) else ("--all-namespaces",)
         mine = ("--management-kubeconfig", str(self.kubeconfig()), "--kubeconfig", str(self.kubeconfig(worker)))
         await self.done("join", worker, *mine, "--server", server, *where, *flags)

@@ -13,6 +13,7 @@ import pytest_asyncio
 import yaml
 
 from clusters.background import BackgroundFleet
+from clusters.local.helm import find_helm
 from multimirror.api import MANAGED_BY
 from tests.kind.installation import SYSTEM, Installation, a_stage, typed
 from tests.waiting import eventually
@@ -39,7 +40,8 @@ class Bare(Installation):
             await self.docker("exec", self.node("management"), *ctr, there, wanted)
 
     async def helm(self, *arguments: str) -> str:
-        answer = await typed("helm", "--kubeconfig", str(self.kubeconfig()), "--namespace", SYSTEM, *arguments)
+        where = ("--kubeconfig", str(self.kubeconfig()), "--namespace", SYSTEM)
+        answer = await typed(str(find_helm()), *where, *arguments)
         assert answer.code == 0, f"helm {' '.join(arguments)}: {answer.out}\n{answer.err}"
         return answer.out
 

@@ -15,13 +15,14 @@ from multimirror.cli.dispatcher_lease import START, dispatcher_status
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.cli.flags import Duration, pairs, worker_access, worker_client, worker_flags
 from multimirror.cli.membership import JoinOptions, join
-from multimirror.cli.progress import Progress, versions
+from multimirror.cli.progress import Progress, say, versions
 from multimirror.kube import Client
 
 EXAMPLES = """\b
 Examples:
   multimirror join east --kubeconfig east.yaml --namespaces team-a,team-b=b
   multimirror join east --kubeconfig all.yaml --context east --all-namespaces
+  multimirror join east --kubeconfig east.yaml --namespaces team-a --server https://10.0.0.1:6443
   multimirror join east --kubeconfig east.yaml --new-token
 """
 _QUIET: Final = 8.0
@@ -59,7 +60,8 @@ async def command(
 
     On the worker: an account with the least rights, whose token the dispatcher renews. On the management cluster: a
     Secret with it, and a WorkerCluster. The first join says whose Jobs may go there (--namespaces or --all-namespaces).
-    Join again to repair or change; what is not given stays as it is.
+    Join again to repair or change; what is not given stays as it is. The new account is tried by the address in
+    --kubeconfig; the one of --server by the dispatcher, whose answer is waited for.
     """
     options = _options(name, **given)
     access = worker_access(kubeconfig, context)
@@ -68,6 +70,8 @@ async def command(
         await join(client, worker, access, options, given["system_namespace"])
         if time_limit:
             await _ready(client, name, time_limit.total_seconds(), given["system_namespace"], progress)
+        else:
+            say(f"next: `kubectl wait --for=condition=Ready workercluster/{name}` waits for the dispatcher's answer")
     return Exit.OK
 
 

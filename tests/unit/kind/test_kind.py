@@ -1,7 +1,5 @@
 """The kind driver by its decisions and its command lines; `docker` and `kind` are stand-ins that record their calls."""
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,8 @@ from clusters.kind.__main__ import main
 from clusters.kind.config import config_for, template
 from clusters.kind.preflight import Facts, problems
 from clusters.local.versions import Version
+from tests.unit.kind.stand_ins import GIB, Machine
 
-GIB = 1 << 30
 THREE = ["multimirror-management", "multimirror-worker-1", "multimirror-worker-2"]
 GOOD = Facts(docker_found=True, memory=8 * GIB, kind_found=True, kind_version=Version(0, 32, 0))
 
@@ -84,73 +82,6 @@ def test_the_stock_job_controller_is_switched_off_on_workers_only_and_as_the_shi
     assert list_form["controllerManager"]["extraArgs"] == [
         {"name": "controllers", "value": "*,bootstrapsigner,tokencleaner,-job-controller"}
     ]
-
-
-STAND_IN = f"""#!{sys.executable}
-import json, os, pathlib, sys
-here = pathlib.Path(__file__).parent
-program, arguments = pathlib.Path(__file__).name, sys.argv[1:]
-settings = json.loads((here / "settings").read_text())
-given = sys.stdin.read() if "-" in arguments else ""
-with (here / "calls").open("a") as calls:
-    print(json.dumps([program, *arguments]), file=calls)
-name = arguments[arguments.index("--name") + 1] if "--name" in arguments else ""
-line = " ".join([program, *arguments])
-for part, complaint in settings.get("fail", {{}}).items():
-    if part in line:
-        print(complaint, file=sys.stderr)
-        sys.exit(1)
-if line.startswith("docker info"):
-    print(json.dumps({{"MemTotal": settings["memory"]}}))
-elif line == "kind version":
-    print("kind v0.32.0 go1.26.0 linux/amd64")
-elif line == "kind get clusters":
-    print("\\n".join(path.name for path in (here / "clusters").iterdir()))
-elif line.startswith("kind create cluster"):
-    (here / "clusters" / name).touch()
-    (here / f"{{name}}.yaml").write_text(given)
-elif line.startswith("kind delete cluster"):
-    (here / "clusters" / name).unlink(missing_ok=True)
-elif line.startswith("kind get kubeconfig"):
-    server = f"https://{{name}}-control-plane:6443" if "--internal" in arguments else "https://127.0.0.1:40001"
-    kind = f"kind-{{name}}"
-    print(json.dumps({{
-        "apiVersion": "v1", "kind": "Config", "current-context": kind,
-        "clusters": [{{"name": kind, "cluster": {{"server": server, "certificate-authority-data": "Y2E="}}}}],
-        "users": [{{"name": kind, "user": {{"client-certificate-data": "Yw==", "client-key-data": "aw=="}}}}],
-        "contexts": [{{"name": kind, "context": {{"cluster": kind, "user": kind}}}}],
-    }}))
-"""
-
-
-class Machine:
-    """A machine on which docker and kind are stand-ins."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        (directory / "clusters").mkdir(parents=True)
-        self.settings()
-        for program in ("docker", "kind"):
-            (directory / program).write_text(STAND_IN)
-            (directory / program).chmod(0o755)
-
-    def settings(self, memory: int = 8 * GIB, **settings: object) -> None:
-        (self.directory / "settings").write_text(json.dumps({"memory": memory, **settings}))
-
-    def calls(self, *beginning: str) -> list[list[str]]:
-        path = self.directory / "calls"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [call for call in map(json.loads, lines) if call[: len(beginning)] == list(beginning)]
-
-    @property
-    def clusters(self) -> set[str]:
-        return {path.name for path in (self.directory / "clusters").iterdir()}
-
-
-@pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    return Machine(tmp_path / "bin")
 
 
 async def test_a_fleet_is_created_loaded_and_deleted(machine: Machine) -> None:
