@@ -22,7 +22,7 @@ from tests.waiting import eventually
 Json = dict[str, Any]
 _DIRECTORY: Final = "/var/lib/multimirror-test"  # on a volume of the node: it is there after a restart, too
 _NOTE: Final = 'cut -d " " -f 1 /proc/uptime >> /ran/$HOSTNAME'
-_HELD: Final = f"until [ -e /ran/released ]; do {_NOTE}; sleep 0.5; done"
+_HELD: Final = f"while {_NOTE}; do [ -e /ran/released ] && exit 0; sleep 0.5; done"
 _TOLD: Final = 'cd {} 2>/dev/null || exit 0; for f in *-*; do echo "$f $(head -n 1 "$f") $(tail -n 1 "$f")"; done'
 _AGAIN: Final = 0.2
 
