@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from multimirror.kube import ApiError
 from multimirror.kube.errors import TimedOut, Unreachable
+from multimirror.workers.state import why_not_connected
 from multimirror.workers.tokens import JOINED_BY_ANNOTATION
 
 _LONGEST: Final = 512
@@ -23,7 +24,7 @@ def joined_by(secret: Mapping[str, Any] | None) -> str:
 
 def failure_in_words(worker: str, server: str, joined_by: str, error: ApiError | TimeoutError) -> str:
     """Why a worker is not connected; where it cannot be reached, by which address, and whose that is."""
-    message = str(error) or "no answer in time"
+    _, message = why_not_connected(error)
     if not isinstance(error, (Unreachable, TimedOut, TimeoutError)):
         return message
     if server not in message:

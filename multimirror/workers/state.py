@@ -3,11 +3,21 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import Final
 
 from multimirror.api import CONNECTED, MISBEHAVING, READY, RENEWED
 from multimirror.batch import Json, find_condition
 from multimirror.batch.times import seconds_of, utc_datetime
+from multimirror.kube import ApiError
 from multimirror.workers.misbehaviour import Misbehaviour
+
+_ANSWERED: Final = frozenset(
+    {
+        *("ApiError", "BadAnswer", "BadRequest", "Conflict", "Forbidden", "Gone", "Invalid", "NotFound"),
+        *("ServerError", "TooManyRequests", "Unauthorized"),
+    }
+)
+"""Reasons why a worker is not connected although its API server answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +29,10 @@ class Contact:
     """Since when not (seconds since the epoch). None: it can, or it is being tried right now and nobody knows yet."""
     why: str = ""
     """Why not, in words."""
+    reason: str = ""
+    """And in one word, that of the condition."""
+    outages: tuple[tuple[float, float], ...] = ()
+    """From when until when it was lost before, the latest last; as far as that is remembered."""
     recorded: bool = True
     """Its WorkerCluster says that it is connected, so that whoever comes after us will know: without that no fence
     is renewed there."""
@@ -77,6 +91,24 @@ class WorkerState:
         if self.missing:
             return "PermissionDenied", f"the account may not {', '.join(self.missing)}; see deploy/worker"
         return "Ready", "it takes Jobs"
+
+
+def why_not_connected(error: ApiError | TimeoutError) -> tuple[str, str]:
+    """Reason and message. A server that answers is there, and says itself what is wrong: it may just be starting."""
+    if not isinstance(error, ApiError):
+        return "TimedOut", "no answer in time"
+    reason = type(error).__name__
+    if reason not in _ANSWERED or not error.status:
+        return reason, str(error)
+    how = "is not ready yet" if error.status >= 500 or error.status == 429 else "refuses"
+    said = " ".join(part for part in (str(error.status), error.reason) if part)
+    return reason, f"it answers, and {how} ({said}: {error.message})"
+
+
+def out_of_reach(worker: str, reason: str, why: str) -> str:
+    """That a worker is not connected, in words for the users of its Jobs."""
+    how = "is of no use now" if reason in _ANSWERED else "cannot be reached"
+    return f"worker {worker} {how}" + (f" ({why})" if why else "")
 
 
 def conditions(
