@@ -17,7 +17,7 @@ from typing import Any, Final
 import pytest
 
 from multimirror.api import QUEUE_LABEL
-from multimirror.batch import is_finished
+from multimirror.batch import find_condition, is_finished
 from multimirror.kube import Client
 from multimirror.kube.errors import NotFound
 from multimirror.kube.resources import JOBS, NAMESPACES, PODS, SERVICE_ACCOUNTS
@@ -135,13 +135,13 @@ async def _our_job_controller(installation: Installation, worker: str) -> AsyncI
     """Kubernetes' own is switched off on that worker, and ours is installed; as before afterwards."""
     there = ("--kubeconfig", str(installation.kubeconfig(worker)))
     await installation.cluster(worker).load(installation.image)
-    await _set_controllers(installation, worker, own=False)
     try:
+        await _set_controllers(installation, worker, own=False)
         component = ("--component", "builtin-controller", "--replicas", "1")
         await installation.done("install", *component, "--image", installation.image, "--wait", *there)
         yield
     finally:
-        await installation.done("uninstall", "--component", "builtin-controller", "--yes", *there)
+        await installation.done("uninstall", "--component", "builtin-controller", "--force", *there)
         await _set_controllers(installation, worker, own=True)
 
 
@@ -155,8 +155,8 @@ async def _set_controllers(installation: Installation, worker: str, *, own: bool
     async def follows() -> bool:
         pod = await client.get(PODS, f"kube-controller-manager-{node}", "kube-system")
         command = pod["spec"]["containers"][0]["command"]
-        ready = any(each["type"] == "Ready" and each["status"] == "True" for each in pod["status"]["conditions"])
-        return ready and any(off in each for each in command) is not own
+        ready = find_condition(pod["status"].get("conditions") or (), "Ready") or {}
+        return ready.get("status") == "True" and any(off in each for each in command) is not own
 
     async with installation.client(worker) as client:
         await eventually(lambda: _unless_missing(follows()))
