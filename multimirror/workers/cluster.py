@@ -28,7 +28,7 @@ from multimirror.workers.misbehaviour import Misbehaviour
 from multimirror.workers.options import WorkerOptions
 from multimirror.workers.probe import Facts, ProbeAnswer, check, probe
 from multimirror.workers.session import Scope, Session, SessionHandlers, SessionOptions
-from multimirror.workers.state import Contact, TokenState, WorkerState, why_not_connected
+from multimirror.workers.state import ANSWERED, Contact, TokenState, WorkerState
 
 _log = structlog.get_logger(__name__)
 
@@ -284,7 +284,7 @@ class Worker:
             if self._breach is not None:
                 raise
             if connected or self._retries == 0:
-                self._lost(*why_not_connected(error))
+                self._lost(*_why_not_connected(error))
             else:
                 self._retries -= 1  # as with heartbeats, one failure is no loss
                 self._log.info("worker is not connected anew yet", error=str(error))
@@ -521,3 +521,15 @@ class Worker:
 def _phase(name: str) -> float:
     """When in the period its heart beats: fifty workers that were connected together do not all beat together."""
     return zlib.crc32(name.encode()) / 2**32
+
+
+def _why_not_connected(error: ApiError | TimeoutError) -> tuple[str, str]:
+    """Reason and message. A server that answers is there, and says itself what is wrong: it may just be starting."""
+    if not isinstance(error, ApiError):
+        return "TimedOut", "no answer in time"
+    reason = type(error).__name__
+    if reason not in ANSWERED or not error.status:
+        return reason, str(error)
+    how = "is not ready yet" if error.status >= 500 or error.status == 429 else "refuses"
+    said = " ".join(part for part in (str(error.status), error.reason) if part)
+    return reason, f"it answers, and {how} ({said}: {error.message})"
