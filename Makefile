@@ -2,10 +2,12 @@
 # make fleet  a fleet to play with, until Ctrl-C
 # make test   every check, and every test once, in a virtual environment made on the way; says at the end what it left out
 # make test-all  every test on every kind of cluster that there is, and all of the API contract
+# make test-kind  on real clusters with real containers: needs Docker and kind (TESTS=demo: those alone; docs/real-clusters.md)
 # make check  linters, types and the direction of imports
 # make fmt    format the code
 # make binaries  real control planes and helm for the tests: downloaded, or built with Go; cached
 # make image  the image (docker), from a base and packages that are named by their hashes
+# make base-image  a base for it of Debian's packages, where that one cannot be pulled (root, debootstrap)
 # make lock   requirements.lock and requirements-build.lock anew: the newest versions that pyproject.toml allows
 # make sbom   sbom.cdx.json: what the image is made of (CycloneDX)
 # make audit  known vulnerabilities of what is locked; fails when there are any
@@ -44,15 +46,21 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 	@$(BIN)/python distributions/supply_chain.py audit
 
-.PHONY: image lock sbom audit
+.PHONY: image base-image lock sbom audit
 IMAGE ?= multimirror:0.1.0
 BASE  ?=
 ALLOW_UNPINNED ?=
+PIP_SETTINGS = PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_TRUSTED_HOST PIP_DEFAULT_TIMEOUT
 
 image:
 	@case "$(BASE)$(ALLOW_UNPINNED)" in ""|*@sha256:*|*1) ;; \
 	  *) echo "BASE=$(BASE) has no digest: NAME@sha256:..., or ALLOW_UNPINNED=1 if you mean it"; exit 1;; esac
-	docker build $(if $(BASE),--build-arg BASE=$(BASE)) -t $(IMAGE) .
+	docker build $(if $(BASE),--build-arg BASE=$(BASE)) $(foreach name,$(PIP_SETTINGS),$(if $($(name)),--build-arg $(name))) \
+	  -t $(IMAGE) .
+
+# A base of Debian's packages, where the Dockerfile's cannot be pulled: make image BASE=multimirror-base:trixie ALLOW_UNPINNED=1
+base-image: $(STAMP)
+	$(BIN)/python -m clusters.kind base-image
 
 # With the Python of the image: some packages are needed by some versions only.
 PYTHON_OF_IMAGE ?= python3.13
@@ -63,7 +71,8 @@ lock:
 	$(PYTHON_OF_IMAGE) -m venv build/lock
 	build/lock/bin/pip install --quiet --disable-pip-version-check pip-tools
 	rm -f requirements.lock requirements-build.lock
-	$(COMPILE) --output-file requirements.lock pyproject.toml
+	$(PYTHON_OF_IMAGE) distributions/supply_chain.py needs > build/lock/requirements.in
+	$(COMPILE) --output-file requirements.lock build/lock/requirements.in
 	$(COMPILE) --only-build-deps --build-deps-for wheel --output-file requirements-build.lock pyproject.toml
 	sed -i $(LOCKED) requirements.lock requirements-build.lock
 
@@ -83,6 +92,14 @@ test: check tools
 
 test-all: check tools
 	$(BIN)/pytest -n auto --dist loadgroup
+
+.PHONY: test-kind
+TESTS ?=
+
+test-kind: $(STAMP)
+	@$(BIN)/python -m clusters.kind check
+	@$(BIN)/python -m clusters.local helm
+	$(BIN)/pytest tests/kind --verbose --durations 20 $(if $(TESTS),-k '$(TESTS)')
 
 .PHONY: tools
 tools: $(STAMP)

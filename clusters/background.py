@@ -7,6 +7,7 @@ with BackgroundFleet("embedded", FleetOptions(workers=3)) as fleet:
 
 import asyncio
 import concurrent.futures
+import contextlib
 import tempfile
 import threading
 from collections.abc import Coroutine
@@ -28,6 +29,7 @@ class BackgroundFleet:
         self._options = options
         self._loop = asyncio.new_event_loop()
         self._enough = asyncio.Event()
+        self._serving: asyncio.Task[None] | None = None
         self._up: concurrent.futures.Future[Fleet] = concurrent.futures.Future()
         self._thread = threading.Thread(target=self._run, name=f"{kind} fleet", daemon=True)
         self._files: tempfile.TemporaryDirectory[str] | None = None
@@ -68,7 +70,9 @@ class BackgroundFleet:
         self._thread.start()
         try:
             self._up.result()
-        except BaseException:
+        except BaseException:  # it failed, or the caller was interrupted: what has been begun is taken down again
+            with contextlib.suppress(RuntimeError):  # its loop is closed: it has ended
+                self._loop.call_soon_threadsafe(self._interrupt)
             self._thread.join()
             raise
         return self
@@ -82,6 +86,11 @@ class BackgroundFleet:
         if self._files is not None:
             self._files.cleanup()
 
+    def _interrupt(self) -> None:
+        self._enough.set()
+        if self._serving is not None:
+            self._serving.cancel()
+
     def _run(self) -> None:
         try:
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
@@ -92,6 +101,9 @@ class BackgroundFleet:
             self._up.set_exception(error)
 
     async def _serve(self) -> None:
+        self._serving = asyncio.current_task()
+        if self._enough.is_set():
+            return
         async with open_fleet(self.kind, self._options) as fleet:
             self._up.set_result(fleet)
             await self._enough.wait()

@@ -68,6 +68,8 @@ class Fleet(abc.ABC):
         self.options = options
         self.nodes: dict[str, SimulatedNodes] = {}
         """The simulated nodes, by cluster."""
+        self.tell: Callable[[str], None] = lambda _: None
+        """Is told how far a start has come, where that takes long."""
         self._helpers = contextlib.AsyncExitStack()
 
     @abc.abstractmethod
@@ -138,9 +140,9 @@ class Fleet(abc.ABC):
 
 
 _KINDS: Final = {
-    "embedded": ("clusters.embedded", "EmbeddedFleet"),
-    "local": ("clusters.local", "LocalFleet"),
-    "kind": ("clusters.kind", "KindFleet"),
+    "embedded": ("clusters.embedded", "EmbeddedFleet", None),
+    "local": ("clusters.local", "LocalFleet", "LocalOptions"),
+    "kind": ("clusters.kind", "KindFleet", "KindOptions"),
 }
 
 
@@ -149,12 +151,23 @@ KINDS: Final = tuple(_KINDS)
 
 def open_fleet(kind: str = "embedded", options: FleetOptions | None = None) -> Fleet:
     """A fleet of that kind, not yet started: use it as `async with`."""
-    try:
-        module, name = _KINDS[kind]
-    except KeyError:
-        raise ValueError(f"unknown kind of fleet {kind!r}: choose one of {', '.join(_KINDS)}") from None
+    module, name, _ = _known(kind)
     fleet: Fleet = getattr(importlib.import_module(module), name)(options or FleetOptions())
     return fleet
+
+
+def fleet_options(kind: str, **keywords: Any) -> FleetOptions:
+    """Options for a fleet of that kind, its own (LocalOptions, KindOptions) among them. TypeError for others."""
+    module, _, name = _known(kind)
+    options: type[FleetOptions] = getattr(importlib.import_module(module), name) if name else FleetOptions
+    return options(**keywords)
+
+
+def _known(kind: str) -> tuple[str, str, str | None]:
+    try:
+        return _KINDS[kind]
+    except KeyError:
+        raise ValueError(f"unknown kind of fleet {kind!r}: choose one of {', '.join(_KINDS)}") from None
 
 
 def unavailable(kind: str) -> str | None:

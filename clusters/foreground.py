@@ -9,12 +9,12 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from clusters.fleet import FleetError, FleetOptions, open_fleet
+from clusters.fleet import FleetError, fleet_options, open_fleet
 from clusters.fleet_directory import FleetDirectory
 from clusters.installed import installed
 from clusters.nodes import NodeOptions
@@ -37,27 +37,42 @@ class UpOptions:
     data_dir: Path | None
     bare: bool
     """Clusters alone, without multimirror."""
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """Options of that kind of fleet alone."""
 
 
-async def up(directory: FleetDirectory, options: UpOptions, announce: Callable[[dict[str, Any], float], None]) -> None:
-    """Keep a fleet until SIGINT or SIGTERM; `announce` is told what is up, and after how many seconds."""
-    await until_told(_serve(directory, options, announce))
+async def up(
+    directory: FleetDirectory,
+    options: UpOptions,
+    announce: Callable[[dict[str, Any], float], None],
+    tell: Callable[[str], None],
+) -> None:
+    """Keep a fleet until SIGINT or SIGTERM. `announce` is told what is up, and after how many seconds; `tell` how far a
+    start has come that takes long."""
+    await until_told(_serve(directory, options, announce, tell))
 
 
 async def _serve(
-    directory: FleetDirectory, options: UpOptions, announce: Callable[[dict[str, Any], float], None]
+    directory: FleetDirectory,
+    options: UpOptions,
+    announce: Callable[[dict[str, Any], float], None],
+    tell: Callable[[str], None],
 ) -> None:
     started = time.monotonic()
-    of_the_fleet = FleetOptions(
+    of_the_fleet = fleet_options(
+        options.kind,
         workers=options.workers,
         nodes=options.nodes,
         node_options=None if options.bare else NodeOptions(default_duration=_POD_SECONDS),
         job_controller=options.job_controller,
         data_dir=options.data_dir,
+        **options.more,
     )
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(directory.held())
-        fleet = await stack.enter_async_context(open_fleet(options.kind, of_the_fleet))
+        fleet = open_fleet(options.kind, of_the_fleet)
+        fleet.tell = tell
+        await stack.enter_async_context(fleet)
         if not options.bare:
             await stack.enter_async_context(installed(fleet))
         state = directory.announce(fleet, options.kind, multimirror=not options.bare)

@@ -2,9 +2,10 @@
 
     python distributions/supply_chain.py sbom     writes sbom.cdx.json (CycloneDX 1.6), the same each time
     python distributions/supply_chain.py audit    known vulnerabilities of what is locked, by pip-audit
+    python distributions/supply_chain.py needs    what the image needs of what pyproject.toml asks for (`make lock`)
 
-Both read requirements.lock alone: what is not in there is not in the image (pip is told to require hashes). The base
-image and its digest are read off the Dockerfile. The audit asks PyPI; where nobody answers it says so and ends well.
+The first two read requirements.lock alone: what is not in there is not in the image (pip is told to require hashes).
+The base image and its digest are read off the Dockerfile. The audit asks PyPI; where nobody answers it says so.
 What it finds is told, and no error unless `--strict` is given: a vulnerability that was published today is no fault of
 the change that is being checked.
 """
@@ -22,6 +23,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 LOCK, SBOM = ROOT / "requirements.lock", ROOT / "sbom.cdx.json"
 PATIENCE_SECONDS = 60
+NOT_IN_IMAGE = frozenset(("kubernetes",))
+"""Large, and used by people's own kubeconfigs only (programs and identity providers that give credentials)."""
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
 _BASE = re.compile(r"^ARG BASE=(\S+?)@sha256:([0-9a-f]{64})$", re.MULTILINE)
@@ -44,6 +47,11 @@ def pins(lock: str) -> list[Pin]:
         Pin(start[1].lower(), start[2], tuple(sorted(_HASH.findall(lock[start.end() : end]))))
         for start, end in zip(starts, ends, strict=True)
     ]
+
+
+def needed_in_image(dependencies: list[str]) -> list[str]:
+    """Of a project's dependencies."""
+    return [each for each in dependencies if re.split(r"[^A-Za-z0-9_-]", each)[0].lower() not in NOT_IN_IMAGE]
 
 
 def base_image(dockerfile: str) -> tuple[str, str]:
@@ -122,6 +130,10 @@ def main(arguments: list[str]) -> int:
     match arguments:
         case ["sbom"]:
             SBOM.write_text(rendered())
+            return 0
+        case ["needs"]:
+            project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+            print("\n".join(needed_in_image(project["dependencies"])))
             return 0
         case ["audit", *flags]:
             return audit(strict="--strict" in flags)

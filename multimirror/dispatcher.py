@@ -106,6 +106,7 @@ class Dispatcher:
         observer = Observer(cache, workers, memory, clock, max_job_bytes=options.max_job_bytes)
         wholes = WholeOriginals(client)
         queue = WorkQueue[Ref]("management", group=observer.tenant)
+        waiting = WorkQueue[Ref]("waiting", group=observer.tenant)
         assignments = Assignments(KINDS, originals.queue_of, again=queue.add)
         self._scheduler = scheduler = Scheduler(
             writer,
@@ -117,6 +118,7 @@ class Dispatcher:
             worker=observer.worker_snapshot,
             clock=clock,
             keep=wholes.keep,
+            unshown=waiting.add_after,
             concurrency=options.concurrency,
         )
         context = WorkerContext(
@@ -132,6 +134,7 @@ class Dispatcher:
         executor = ManagementExecutor(writer, originals, memory, announcements)
         self._lanes = lanes = Lanes(
             queue=queue,
+            waiting=waiting,
             originals=originals,
             workers=workers,
             observer=observer,

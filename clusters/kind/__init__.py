@@ -7,19 +7,37 @@ async with open_fleet("kind", KindOptions(workers=2, images=["multimirror:dev"])
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
-from clusters.kind.commands import CommandError
-from clusters.kind.fleet import KindCluster, KindFleet
+from clusters.kind.commands import CommandError, NotPossibleError
+from clusters.kind.fleet import KindCluster, KindFleet, remove_fleet
+from clusters.kind.node_image import choose, ensure
 from clusters.kind.options import KindOptions
-from clusters.kind.preflight import NotPossibleError, gather, problems
+from clusters.kind.preflight import gather, problems
+from clusters.kind.records import sweep
 
-__all__ = ["CommandError", "KindCluster", "KindFleet", "KindOptions", "NotPossibleError", "unavailable"]
+__all__ = [
+    "CommandError",
+    "KindCluster",
+    "KindFleet",
+    "KindOptions",
+    "NotPossibleError",
+    "remove_fleet",
+    "sweep",
+    "unavailable",
+]
 
 
 def unavailable() -> str | None:
-    """Why no kind cluster can be made here (the size of a fleet aside); None when it can."""
+    """Why no kind cluster can be made here (the size of a fleet aside); None when it can. Pulls the node image."""
+    with ThreadPoolExecutor(1) as aside:  # the caller's thread may have an event loop running
+        return aside.submit(lambda: asyncio.run(_unavailable())).result()
+
+
+async def _unavailable() -> str | None:
     try:
-        with ThreadPoolExecutor(1) as aside:  # the caller's thread may have an event loop running
-            facts = aside.submit(lambda: asyncio.run(gather())).result()
-    except NotPossibleError as error:
+        facts = await gather()
+        found = problems(facts, [])
+        if not found:
+            await ensure(choose(None, None, facts.present_images), facts.present_images)
+    except (NotPossibleError, CommandError) as error:
         return str(error)
-    return "; ".join(problems(facts, [])) or None
+    return "; ".join(found) or None

@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import Sequence
+from pathlib import Path
 
 from clusters.fleet import FleetError
 
@@ -12,14 +14,26 @@ class CommandError(FleetError):
     """A command failed, or took too long."""
 
 
-async def run(*arguments: str, given: str | None = None, seconds: float = 900.0) -> str:
-    """What it prints."""
+class NotPossibleError(FleetError):
+    """No kind fleet can be made here; says what is wrong and what to do."""
+
+
+async def run(
+    *arguments: str,
+    given: str | None = None,
+    seconds: float = 900.0,
+    scratch: Path | None = None,
+    descriptors: Sequence[int] = (),
+) -> str:
+    """What it prints. `scratch`: where it puts temporary files; `descriptors`: what it is to hold while it runs."""
     try:
         process = await asyncio.create_subprocess_exec(
             *arguments,
             stdin=asyncio.subprocess.PIPE if given is not None else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "TMPDIR": str(scratch)} if scratch else None,
+            pass_fds=tuple(descriptors),
             start_new_session=True,  # so that its own children can be ended with it
         )
     except OSError as error:
@@ -36,6 +50,15 @@ async def run(*arguments: str, given: str | None = None, seconds: float = 900.0)
         words = complaints.decode(errors="replace").strip().splitlines()[-15:]
         raise CommandError("\n".join([f"`{' '.join(arguments)}` failed (exit code {process.returncode}):", *words]))
     return told.decode(errors="replace")
+
+
+async def has_image(image: str) -> bool:
+    """Whether this Docker has it."""
+    try:
+        await run("docker", "image", "inspect", "--format", "{{.Id}}", image, seconds=30)
+    except CommandError:
+        return False
+    return True
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

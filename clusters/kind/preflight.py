@@ -4,23 +4,25 @@
 """
 
 import asyncio
+import contextlib
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from clusters.fleet import FleetError
-from clusters.kind.commands import CommandError, run
+from clusters.kind.commands import CommandError, NotPossibleError, has_image, run
+from clusters.kind.node_image import present_images
+from clusters.kind.records import has_network
 from clusters.local.versions import Version
 
 MEMORY_PER_CLUSTER: Final = 1 << 30
 MEMORY_BESIDES: Final = 1 << 30
+INOTIFY_PER_CLUSTER: Final = 25
+_INOTIFY: Final = Path("/proc/sys/fs/inotify/max_user_instances")
 OLDEST_KIND: Final = Version(0, 32, 0)  # the first that knows Kubernetes 1.36 and its kubeadm configuration
-
-
-class NotPossibleError(FleetError):
-    """No kind fleet can be made here; says what is wrong and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,11 @@ class Facts:
     kind_version: Version | None = None
     existing: Sequence[str] = ()
     missing_images: Sequence[str] = ()
+    present_images: Sequence[str] = ()
+    inotify_instances: int | None = None
+    """How many of them one user may have."""
+    has_network: bool = False
+    """kind's own."""
 
 
 def problems(facts: Facts, names: Sequence[str], *, keep: bool = False) -> list[str]:
@@ -56,11 +63,17 @@ def problems(facts: Facts, names: Sequence[str], *, keep: bool = False) -> list[
             f"Docker has {_gib(facts.memory)} GiB of memory, {len(names)} clusters need {_gib(needed)}: give it more, "
             "or ask for fewer workers"
         )
+    clusters = len({*names, *facts.existing})
+    if facts.inotify_instances is not None and facts.inotify_instances < INOTIFY_PER_CLUSTER * clusters:
+        found.append(
+            f"the kernel allows {facts.inotify_instances} inotify instances, {clusters} clusters (with those that are "
+            f"there) need {INOTIFY_PER_CLUSTER * clusters}: sysctl -w fs.inotify.max_user_instances=1024"
+        )
     taken = [name for name in names if name in facts.existing]
     if taken and not keep:
         found.append(
-            f"kind clusters {', '.join(taken)} are there already: remove them (kind delete clusters "
-            f"{' '.join(taken)}), use them (keep), or choose another prefix"
+            f"kind clusters {', '.join(taken)} are there already: delete them (kind delete clusters "
+            f"{' '.join(taken)}), use them (keep=True), or choose another prefix"
         )
     found += [f"image {image} is not in this Docker: build or pull it first" for image in facts.missing_images]
     return found
@@ -71,6 +84,8 @@ async def gather(images: Sequence[str] = ()) -> Facts:
     docker_error, memory, kind_version = None, None, None
     existing: list[str] = []
     missing: list[str] = []
+    present: list[str] = []
+    network = False
     if docker_found:
         try:
             told = json.loads(await run("docker", "info", "--format", "{{json .}}", seconds=30))
@@ -87,8 +102,9 @@ async def gather(images: Sequence[str] = ()) -> Facts:
     if docker_found and docker_error is None:
         if kind_found:
             existing = (await run("kind", "get", "clusters", seconds=60)).split()
-        checks = await asyncio.gather(*(_has_image(image) for image in images))
+        checks = await asyncio.gather(*(has_image(image) for image in images))
         missing = [image for image, there in zip(images, checks, strict=True) if not there]
+        present, network = await asyncio.gather(present_images(), has_network())
     return Facts(
         docker_found=docker_found,
         docker_error=docker_error,
@@ -97,15 +113,18 @@ async def gather(images: Sequence[str] = ()) -> Facts:
         kind_version=kind_version,
         existing=existing,
         missing_images=missing,
+        present_images=present,
+        inotify_instances=_inotify_instances() if docker_found else None,
+        has_network=network,
     )
 
 
-async def _has_image(image: str) -> bool:
-    try:
-        await run("docker", "image", "inspect", "--format", "{{.Id}}", image, seconds=30)
-    except CommandError:
-        return False
-    return True
+def _inotify_instances() -> int | None:
+    """None where the clusters would not be on this kernel."""
+    if os.environ.get("DOCKER_HOST", "unix:").startswith("unix:"):
+        with contextlib.suppress(OSError, ValueError):
+            return int(_INOTIFY.read_text())
+    return None
 
 
 def _one_line(error: Exception) -> str:

@@ -45,7 +45,7 @@ def _names(ctx: click.Context, resource: Resource) -> list[str]:
 
 async def _ask(params: dict[str, Any], resource: Resource) -> list[str]:
     kubeconfig: Path | None = params.get("_kubeconfig")
-    connection = Connection.from_kubeconfig(kubeconfig, params.get("_context"))
+    connection = Connection.as_kubectl(kubeconfig, params.get("_context"))
     namespace = params.get("namespace") or connection.namespace
     async with Client(connection, timeout=_PATIENCE, user_agent="multimirror-cli") as client:
         found = await client.list(resource, namespace if resource.namespaced else None)

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 import click
 import structlog
 
+from multimirror.cli.background import background
 from multimirror.cli.errors import CommandError, Exit, command_error
 from multimirror.kube import Client, Connection, KubeError
 
@@ -33,7 +34,7 @@ class Management:
         """Reads the kubeconfig; asks nobody yet."""
         if self.kubeconfig is not None and not self.kubeconfig.exists():
             raise CommandError(f"{self.flag}: there is no file {self.kubeconfig}", code=Exit.USAGE)
-        return Connection.from_kubeconfig(self.kubeconfig, self.context)
+        return Connection.as_kubectl(self.kubeconfig, self.context)
 
     def client(self, *, timeout: float = _PATIENCE) -> Client:
         """An open door, for `async with`."""
@@ -104,10 +105,15 @@ def system_namespace(function: _Command) -> _Command:
 def finish(work: Coroutine[Any, Any, int | None]) -> int:
     """Run a command's work to its end; errors of clusters become errors of the command."""
     try:
-        return asyncio.run(work) or Exit.OK
+        return asyncio.run(_with_background(work)) or Exit.OK
     except KubeError as error:
         raise command_error(error) from error
     except BrokenPipeError:
         raise
     except OSError as error:
         raise CommandError(str(error)) from error
+
+
+async def _with_background(work: Coroutine[Any, Any, int | None]) -> int | None:
+    async with background():
+        return await work

@@ -4,14 +4,18 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import yaml
 from cryptography import x509
 
+from multimirror.kube import Connection
 from multimirror.kube.errors import ConfigError
-from multimirror.kube.kubeconfig import Access, parse_strict
+from multimirror.kube.kubeconfig import Access, parse_server, parse_strict
+from multimirror.workers import addresses
+from multimirror.workers.tokens import JOINED_BY_ANNOTATION
 
 
 def self_contained(access: Access, token: str, *, name: str, server: str | None = None) -> dict[str, Any]:
@@ -39,13 +43,22 @@ def self_contained(access: Access, token: str, *, name: str, server: str | None 
     return config
 
 
-def secret_of(name: str, kubeconfig: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """The Secret that holds it."""
+def trial_connection(access: Access, token: str, *, name: str) -> Connection:
+    """The account with that token, by the address (and the proxy) that the administrator uses. Raises ConfigError."""
+    config = self_contained(replace(access, proxy_url=None), token, name=name)
+    return replace(Connection.strict(config, name=name), proxy=access.proxy_url)
+
+
+def secret_of(name: str, kubeconfig: Mapping[str, Any], key: str, *, joined_by: Access | None = None) -> dict[str, Any]:
+    """The Secret that holds it. `joined_by`: how the worker was reached when it was joined."""
     text = yaml.safe_dump(dict(kubeconfig), sort_keys=False)
+    metadata: dict[str, Any] = {"name": name, "labels": {"app.kubernetes.io/part-of": "multimirror"}}
+    if joined_by is not None and joined_by.proxy_url is None:  # which others need not have, and may hold a password
+        metadata["annotations"] = {JOINED_BY_ANNOTATION: joined_by.server}
     return {
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": {"name": name, "labels": {"app.kubernetes.io/part-of": "multimirror"}},
+        "metadata": metadata,
         "type": "Opaque",
         "data": {key: base64.b64encode(text.encode()).decode()},
     }
@@ -58,6 +71,20 @@ def kubeconfig_in(secret: Mapping[str, Any], key: str) -> bytes | None:
         return None if value is None else base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError):
         return None
+
+
+def joined_by(secret: Mapping[str, Any], access: Access) -> str | None:
+    """The address beside the stored one; None: none that may be tried.
+
+    Only a CA of the cluster's own shows that whoever answers there is that cluster.
+    """
+    if access.ca is None:
+        return None
+    try:
+        server = parse_server(addresses.joined_by(secret), JOINED_BY_ANNOTATION)
+    except ConfigError:
+        return None
+    return server if server.startswith("https://") else None
 
 
 def expiry(access: Access) -> datetime | None:

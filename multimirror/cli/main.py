@@ -41,6 +41,8 @@ COMMANDS: Final = {
     },
 }
 _OURS: Final = tuple(name for group in COMMANDS.values() for name in group)
+_HIDDEN: Final = ("relay",)
+"""For the commands themselves."""
 _HELP_WIDTH: Final = 60
 _HELP: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -49,10 +51,10 @@ class _Commands(click.Group):
     """The table above: for the help its modules are not needed, a call loads one. Then what other packages add."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return [*_OURS, *extensions.added(taken=_OURS)]
+        return [*_OURS, *extensions.added(taken=(*_OURS, *_HIDDEN))]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _OURS:
+        if cmd_name not in (*_OURS, *_HIDDEN):
             return extensions.find(cmd_name)
         module = f"multimirror.cli.commands.{cmd_name.replace('-', '_')}"
         command: click.Command = importlib.import_module(module).command
@@ -71,7 +73,7 @@ class _Commands(click.Group):
 def _added_rows() -> dict[str, list[tuple[str, str]]]:
     """What the help says of added commands, by where they come from."""
     sections: dict[str, list[tuple[str, str]]] = {}
-    for name, entry in extensions.added(taken=_OURS).items():
+    for name, entry in extensions.added(taken=(*_OURS, *_HIDDEN)).items():
         command = extensions.load(name, entry)
         if not command.hidden:
             rows = sections.setdefault(f"From {extensions.added_by(entry)}", [])

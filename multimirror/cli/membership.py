@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
 
@@ -20,8 +20,8 @@ from multimirror.cli.apply import FIELD_MANAGER, apply
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.cli.progress import say
 from multimirror.cli.worker_account import grant, has_account, lasting_token, request_token, revoke
-from multimirror.cli.workers import cluster_named, stored_identity
-from multimirror.kube import ApiError, Client, Connection, KubeError, resources
+from multimirror.cli.workers import cluster_named, reachable, stored_identity
+from multimirror.kube import ApiError, Client, KubeError, resources
 from multimirror.kube.errors import AlreadyExists, Forbidden, NotFound, Unauthorized
 from multimirror.kube.kubeconfig import Access, parse_strict
 from multimirror.kube.resources import JOBS
@@ -67,23 +67,27 @@ async def join(management: Client, worker: Client, access: Access, options: Join
     if existing is not None and await stored_identity(management, options.name, system) not in {None, identity}:
         remedy = f"Choose another name, or `multimirror leave {options.name}` first: its Jobs would be lost."
         raise CommandError(f"{options.name} is the name of another cluster", remedy, code=Exit.REFUSED)
-    say(f"worker {options.name}: Kubernetes {version} at {options.server or access.server}")
+    say(f"worker {options.name}: Kubernetes {version} at {access.server}")
     await _check_namespaces(worker, options, namespaces)
     # On the management cluster itself an account of that name is the dispatcher's own: it is used as it is.
     slots = Slots.of(await identity_of(management), options.name)
     await grant(worker, namespaces, slots, account=not (options.same_cluster and await has_account(worker)))
     secret = _secret_key(existing, options.name, system)
     await _system_namespace(management, system)
-    stored = await _stored(management, secret)
+    stored, given_before = await _stored(management, secret)
+    options = replace(options, server=options.server or given_before)
     kubeconfig = await _kubeconfig(worker, access, options, stored, slots)
-    facts = await _probe(kubeconfig, options.name, namespaces)
+    facts = await _probe(access, kubeconfig, options.name, namespaces)
     if facts.missing:
         problem = f"the account may not {', '.join(facts.missing)} on worker {options.name}"
         raise CommandError(problem, "Does something on that cluster take its roles away?", code=Exit.REFUSED)
-    await apply(management, credentials.secret_of(secret.name, kubeconfig, secret.key), system)
+    await apply(management, credentials.secret_of(secret.name, kubeconfig, secret.key, joined_by=access), system)
     end = credentials.expiry(parse_strict(kubeconfig))
     until = "which does not expire" if end is None else f"good until {end:%Y-%m-%d %H:%M} UTC, and renewed before"
     say(f"stored its kubeconfig in Secret {system}/{secret.name}, {until}")
+    if options.server not in {None, access.server}:
+        before = ", as before" if options.server == given_before else ""
+        say(f"the dispatcher uses {options.server}{before}, which was not tried from here: it tries that itself")
     await _revoke_before(worker, stored, kubeconfig, slots)
     await _write(management, options, existing, secret)
 
@@ -141,13 +145,15 @@ async def _check_namespaces(worker: Client, options: JoinOptions, namespaces: Ma
             say(f"made namespace {name} there")
 
 
-async def _stored(management: Client, secret: _SecretKey) -> Access | None:
-    """What an earlier join has stored."""
+async def _stored(management: Client, secret: _SecretKey) -> tuple[Access | None, str | None]:
+    """What an earlier join has stored, and the address that was given to it with --server."""
     try:
         found = await management.get(resources.SECRETS, secret.name, secret.namespace)
-        return parse_strict(credentials.kubeconfig_in(found, secret.key) or b"")
+        access = parse_strict(credentials.kubeconfig_in(found, secret.key) or b"")
     except KubeError:
-        return None
+        return None, None
+    beside = credentials.joined_by(found, access)
+    return access, access.server if beside is not None and beside != access.server else None
 
 
 async def _kubeconfig(
@@ -178,7 +184,9 @@ async def _kept(access: Access, options: JoinOptions, stored: Access, slots: Slo
         return None  # nobody has renewed it in time
     config = credentials.self_contained(access, stored.token, name=options.name, server=options.server)
     try:
-        async with Client(Connection.strict(config, name=options.name), timeout=10.0) as client:
+        async with Client(
+            credentials.trial_connection(access, stored.token, name=options.name), timeout=10.0
+        ) as client:
             await identity_of(client)
     except ApiError:
         return None
@@ -205,11 +213,18 @@ async def _revoke_before(worker: Client, stored: Access | None, kubeconfig: Mapp
         say("note: the token that was stored before is not bound to a Secret: only `leave --cleanup` revokes it")
 
 
-async def _probe(kubeconfig: Mapping[str, Any], name: str, namespaces: Mapping[str, str] | None) -> Facts:
-    """Ask with the account's own token what the dispatcher will ask; roles may take a moment."""
+async def _probe(
+    access: Access, kubeconfig: Mapping[str, Any], name: str, namespaces: Mapping[str, str] | None
+) -> Facts:
+    """Ask with the account's own token what the dispatcher will ask; roles may take a moment.
+
+    By the address that we have come by: the dispatcher's own is for it to try, from where it is.
+    """
+    token = parse_strict(kubeconfig).token
+    assert token is not None, "it has just been put there"
     targets = None if namespaces is None else sorted(namespaces.values())
     ends = time.monotonic() + _SETTLE_SECONDS
-    async with Client(Connection.strict(kubeconfig, name=name), timeout=15.0) as client:
+    async with Client(credentials.trial_connection(access, token, name=name), timeout=15.0) as client:
         while True:
             try:
                 facts = await check(client, targets)
@@ -276,24 +291,25 @@ async def forget(management: Client, name: str, system: str) -> None:
     with contextlib.suppress(NotFound):
         found = await management.get(resources.SECRETS, secret, system)
         if _PART_OF.items() <= (found["metadata"].get("labels") or {}).items():
-            await _revoke_stored(management, name, found, cluster)
+            await _revoke_stored(management, name, found, cluster, system)
             await management.delete(resources.SECRETS, secret, system, uid=found["metadata"]["uid"])
 
 
-async def _revoke_stored(management: Client, name: str, secret: Json, cluster: Json) -> None:
+async def _revoke_stored(management: Client, name: str, secret: Json, cluster: Json, system: str) -> None:
     """With the token itself: an administrator of the worker is not needed."""
     reference = WorkerClusterSpec.read(cluster).secret
     assert reference is not None, "it names the Secret"
     by_hand = "`kubectl delete serviceaccount multimirror -n multimirror-system` on the worker revokes all of them."
     try:
         kubeconfig = credentials.kubeconfig_in(secret, reference.key) or b""
-        claims = claims_of(parse_strict(kubeconfig).token)
+        access, connection = reachable(management, name, kubeconfig, secret, system)
+        claims = claims_of(access.token)
         own = claims.secret if claims is not None else None
         slots = Slots.of(await identity_of(management), name)
         if own not in slots:
             say(f"note: the credential of {name} cannot be revoked from here. {by_hand}")
             return
-        async with Client(Connection.strict(kubeconfig, name=name), timeout=10.0) as client:
+        async with Client(connection, timeout=10.0) as client:
             await revoke(client, sorted(slots.names, key=lambda slot: slot == own))
     except (KubeError, TimeoutError) as error:
         say(f"note: the token of {name} was not revoked: {error}. {by_hand}")

@@ -43,8 +43,10 @@ async def serve(options: RunOptions, stop: asyncio.Event) -> None:
     ) as manager:
         dispatcher = await Dispatcher.connect(manager.client, options.dispatcher, guard=manager.guard)
         health.add_question("/explain", partial(explain, dispatcher))
-        admission = serve_admission(options.admission, connection, health) if options.admission is not None else None
-        await manager.run(dispatcher, stop, beside=admission)
+        beside = None
+        if options.admission is not None:
+            beside = serve_admission(options.admission, connection, health, stop)
+        await manager.run(dispatcher, stop, beside=beside)
 
 
 def _election(options: RunOptions) -> Election:

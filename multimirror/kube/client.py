@@ -379,7 +379,7 @@ class Client:
         `trim` is applied to each object.
         """
         target = path + _query(params)
-        headers = await self._request_headers(None)
+        headers = await self.request_headers(None)
         transport = self._open()
         opened, counted = asyncio.get_running_loop().time(), False
         try:
@@ -422,7 +422,7 @@ class Client:
 
     async def stream(self, path: str, params: Params | None = None) -> AsyncGenerator[bytes, None]:
         """The body of an answer as it comes, for as long as it comes: a log that is followed. Wrap in `aclosing`."""
-        headers = await self._request_headers({"Accept": "*/*"})
+        headers = await self.request_headers({"Accept": "*/*"})
         started = asyncio.get_running_loop().time()
         try:
             async with (
@@ -554,7 +554,7 @@ class Client:
     async def _attempt(self, request: _Request) -> Response:
         write = request.method not in READS
         transport = self._open()
-        headers = await self._request_headers(request.headers)
+        headers = await self.request_headers(request.headers)
         loop = asyncio.get_running_loop()
         started: float | None = None
         try:
@@ -614,7 +614,8 @@ class Client:
             return self.budget.breach(message, outcome_unknown=outcome_unknown)
         return OverBudget(message, cluster=self.cluster, outcome_unknown=outcome_unknown)
 
-    async def _request_headers(self, extra: Mapping[str, str] | None) -> dict[str, str]:
+    async def request_headers(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+        """Those of the next request, credentials included. Raises Unauthorized."""
         headers = {**self._headers, **extra} if extra else self._headers.copy()
         try:
             authorization = await self.connection.credentials.authorization()

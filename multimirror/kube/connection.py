@@ -3,7 +3,8 @@
     Connection.from_kubeconfig(None)            a person's own: KUBECONFIG, exec plugins, files, everything
     Connection.strict(secret_bytes, name="w1")  from an API object: self-contained or refused (see kubeconfig.py)
     Connection.in_cluster()                     the service account of this pod
-    Connection.own(None)                        in a pod the latter, unless somebody says otherwise; else the first
+    Connection.own(None, name="management")     in a pod the latter, unless somebody says otherwise; else the first
+    Connection.as_kubectl(None)                 the first where there is one; else, in a pod, the latter
 
 Making one does no network I/O and runs no program; that happens when a Client first uses it.
 """
@@ -27,8 +28,9 @@ from .credentials import (
     basic,
     service_address,
 )
+from .dialing import Dialer, Direct
 from .errors import ConfigError
-from .kubeconfig import Access, parse_lenient, parse_strict
+from .kubeconfig import Access, has_kubeconfig, parse_lenient, parse_strict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,14 @@ class Connection:
     headers: Mapping[str, str] = field(default_factory=dict)
     but_token: Access | None = field(default=None, repr=False, compare=False)
     """All that it was made of, except for the token."""
+    dialer: Dialer | None = field(default=None, repr=False, compare=False)
+    """Who else makes its connections, where there are several ways to it."""
+
+    @property
+    def dial(self) -> Dialer:
+        """What makes its connections."""
+        direct = Direct(server=self.server, tls=self.tls, tls_server_name=self.tls_server_name, proxy=self.proxy)
+        return self.dialer or direct
 
     def take_token(self, other: Self) -> bool:
         """Go on with the other's token, if that is all the two differ in; requests in flight are not disturbed."""
@@ -85,9 +95,17 @@ class Connection:
     @classmethod
     def own(cls, kubeconfig: Path | None = None, context: str | None = None, *, name: str) -> Self:
         """The cluster that a process is for: what it was told, or what it is in, or what kubectl would talk to."""
-        inside = "KUBERNETES_SERVICE_HOST" in os.environ and "KUBECONFIG" not in os.environ
+        inside = "KUBERNETES_SERVICE_HOST" in os.environ and not os.environ.get("KUBECONFIG")
         if kubeconfig is None and context is None and inside:
             return cls.in_cluster(name=name)
+        return cls.from_kubeconfig(kubeconfig, context, name=name)
+
+    @classmethod
+    def as_kubectl(cls, kubeconfig: Path | None = None, context: str | None = None, *, name: str | None = None) -> Self:
+        """What kubectl would talk to: a kubeconfig, or in a pod that has none the cluster that it is in."""
+        inside = "KUBERNETES_SERVICE_HOST" in os.environ and not has_kubeconfig()
+        if kubeconfig is None and context is None and inside:
+            return cls.in_cluster(name=name or "in-cluster")
         return cls.from_kubeconfig(kubeconfig, context, name=name)
 
     @classmethod

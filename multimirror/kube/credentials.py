@@ -10,7 +10,7 @@ import asyncio
 import base64
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -119,10 +119,11 @@ class Exec(_Renewed):
         self._on_certificate = on_certificate
 
     async def _ask(self) -> tuple[str | None, datetime | None]:
-        # Slow to import, and needed by nobody but a person with such a kubeconfig.
-        from kubernetes.aio.config import ConfigException  # noqa: PLC0415
-        from kubernetes.aio.config.exec_provider import ExecProvider  # noqa: PLC0415
-        from kubernetes.aio.config.kube_config import ConfigNode  # noqa: PLC0415
+        # Slow to import, large, and needed by nobody but a person with such a kubeconfig.
+        with _official_client("users[].user.exec"):
+            from kubernetes.aio.config import ConfigException  # noqa: PLC0415
+            from kubernetes.aio.config.exec_provider import ExecProvider  # noqa: PLC0415
+            from kubernetes.aio.config.kube_config import ConfigNode  # noqa: PLC0415
 
         command = self._spec.get("command", "")
         try:
@@ -149,9 +150,10 @@ class AuthProvider(_Renewed):
         self._spec = dict(spec)  # the official loader writes refreshed tokens back into it
 
     async def _ask(self) -> tuple[str | None, datetime | None]:
-        from kubernetes.aio.client import Configuration  # noqa: PLC0415
-        from kubernetes.aio.config import ConfigException  # noqa: PLC0415
-        from kubernetes.aio.config.kube_config import KubeConfigLoader  # noqa: PLC0415
+        with _official_client("users[].user.auth-provider"):
+            from kubernetes.aio.client import Configuration  # noqa: PLC0415
+            from kubernetes.aio.config import ConfigException  # noqa: PLC0415
+            from kubernetes.aio.config.kube_config import KubeConfigLoader  # noqa: PLC0415
 
         loader = KubeConfigLoader(
             {
@@ -171,6 +173,19 @@ class AuthProvider(_Renewed):
             name = self._spec.get("name")
             raise ConfigError(f"{name!r} gave no token", field="users[].user.auth-provider")
         return header, _now() + timedelta(minutes=1)  # the loader itself knows when a refresh is due
+
+
+@contextlib.contextmanager
+def _official_client(field: str) -> Iterator[None]:
+    """The image is without it: nothing that runs in a pod needs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "needs the Python package `kubernetes`, which is not installed here (our image is without it): install it, "
+            "or use a token or a client certificate",
+            field=field,
+        ) from error
 
 
 def basic(name: str, password: str) -> Credentials:

@@ -8,18 +8,18 @@ Sockets are set up to notice a peer that is gone without a word.
 """
 
 import asyncio
-import base64
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import httptools
 
 from .budget import ERROR_BYTES
 from .connection import Connection
+from .dialing import NoWay, in_words
 from .transport import Response, TooLarge, TransportError
 
 _KEEPALIVE_IDLE: Final = 15  # seconds until a quiet connection is probed,
@@ -43,7 +43,7 @@ class _Wire(asyncio.Protocol):
         self.idle_since = 0.0
         self.reusable = False  # the last answer came whole, and the server keeps the connection
         self.status = 0
-        self.tunnel: asyncio.StreamWriter | None = None
+        self.host = self.prefix = ""
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._parser: httptools.HttpResponseParser | None = None
@@ -58,6 +58,10 @@ class _Wire(asyncio.Protocol):
         self._error: TransportError | None = None
         self._answer: asyncio.Future[None] | None = None  # the whole answer, or the head of a stream
         self._more: asyncio.Future[None] | None = None  # the next piece of a stream
+
+    def head(self, method: str, target: str, lines: str) -> bytes:
+        """The head of a request to whoever is at the other end."""
+        return f"{method} {self.prefix}{target} HTTP/1.1\r\nHost: {self.host}\r\n{lines}\r\n".encode("latin-1")
 
     async def exchange(self, head: bytes, body: bytes | None, limit: int) -> Response:
         """Send a request, and wait for its whole answer."""
@@ -147,7 +151,7 @@ class _Wire(asyncio.Protocol):
             self.on_message_complete()
         elif self._parser is not None:
             where = "in mid-stream" if self._streaming else "in mid-answer"
-            why = _plain(error) if error is not None else "closed by the server"
+            why = in_words(error) if error is not None else "closed by the server"
             broke = f"the connection broke {where if self.status else 'before an answer came'} ({why})"
             self._fail(TransportError(broke, sent=True))
         if not self.closed.done():
@@ -234,14 +238,8 @@ class Http1Transport:
 
     def __init__(self, connection: Connection) -> None:
         parts = urlsplit(connection.server)
-        self._server = connection.server
-        self._host = parts.hostname or ""
-        self._port = parts.port or (443 if parts.scheme == "https" else 80)
-        self._tls = connection.tls if parts.scheme == "https" else None
-        self._tls_name = (connection.tls_server_name or self._host) if self._tls is not None else None
-        self._proxy = connection.proxy
-        self._prefix = parts.path
-        self._fixed = f" HTTP/1.1\r\nHost: {parts.netloc}\r\n"
+        self._server, self._netloc, self._prefix = connection.server, parts.netloc, parts.path
+        self._dial = connection.dial
         self._idle: list[_Wire] = []
         self._all: dict[_Wire, None] = {}  # in order: a run can be repeated exactly
 
@@ -255,9 +253,10 @@ class Http1Transport:
         limit: int,
         check: Callable[[], None] | None = None,
     ) -> Response:
-        head = self._head(method, target, headers, body)
+        lines = _head_lines(target, headers, body)
         wire = await self._take()
         try:
+            head = wire.head(method, target, lines)
             if check is not None:
                 check()  # not earlier: connecting takes time, in which what is checked may change
             return await wire.exchange(head, body, limit)
@@ -266,10 +265,10 @@ class Http1Transport:
 
     @asynccontextmanager
     async def stream(self, method: str, target: str, headers: Mapping[str, str]) -> AsyncIterator[_Wire]:
-        head = self._head(method, target, headers, None)
+        lines = _head_lines(target, headers, None)
         wire = await self._take()
         try:
-            await wire.open(head)
+            await wire.open(wire.head(method, target, lines))
             yield wire
         finally:
             self._give_back(wire)
@@ -280,14 +279,6 @@ class Http1Transport:
             wire.abort()
         if self._all:
             await asyncio.wait([wire.closed for wire in self._all])
-
-    def _head(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
-        lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
-        if body is not None:
-            lines += f"Content-Length: {len(body)}\r\n"
-        if " " in target or not target.isprintable() or lines.count("\r\n") != lines.count("\n"):
-            raise ValueError(f"a path or header with spaces or line breaks: {target!r}")
-        return f"{method} {self._prefix}{target}{self._fixed}{lines}\r\n".encode("latin-1")
 
     async def _take(self) -> _Wire:
         """The connection that was used last, so that those that are not needed grow old; or a new one."""
@@ -302,8 +293,10 @@ class Http1Transport:
         except ssl.SSLCertVerificationError as error:
             message = f"the certificate of {self._server} is not to be trusted: {error.verify_message}"
             raise TransportError(message, sent=False) from error
-        except (OSError, asyncio.IncompleteReadError) as error:
-            raise TransportError(f"no connection to {self._server} ({_plain(error)})", sent=False) from error
+        except NoWay as error:
+            raise TransportError(str(error), sent=False) from error
+        except OSError as error:
+            raise TransportError(f"no connection to {self._server} ({in_words(error)})", sent=False) from error
         self._all[wire] = None
         wire.closed.add_done_callback(lambda _: self._all.pop(wire, None))
         return wire
@@ -317,38 +310,22 @@ class Http1Transport:
 
     async def _connect(self) -> _Wire:
         loop = asyncio.get_running_loop()
-        if self._proxy is not None:
-            return await self._connect_by_proxy(loop, self._proxy)
-        wire = _Wire(loop)
-        await loop.create_connection(
-            lambda: wire, self._host, self._port, ssl=self._tls, server_hostname=self._tls_name
-        )
-        return wire
-
-    async def _connect_by_proxy(self, loop: asyncio.AbstractEventLoop, address: str) -> _Wire:
-        """Through a tunnel (CONNECT); TLS is with the server itself, the proxy sees none of it."""
-        proxy = urlsplit(address)
-        reader, writer = await asyncio.open_connection(proxy.hostname, proxy.port or 80)
-        target = f"{self._host}:{self._port}"
-        lines = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n"
-        if proxy.username is not None:
-            who = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()
-            lines += f"Proxy-Authorization: Basic {base64.b64encode(who).decode()}\r\n"
-        writer.write(f"{lines}\r\n".encode())
-        status = (await reader.readuntil(b"\r\n\r\n")).split(b" ", 2)[1:2]
-        if status != [b"200"]:
-            writer.transport.abort()
-            raise OSError(None, f"the proxy {proxy.hostname} answered {b''.join(status).decode('latin-1')}")
-        wire = _Wire(loop)
-        wire.tunnel = writer  # which would close the connection when nobody holds it any more
-        transport = writer.transport
-        if self._tls is not None:
-            upgraded = await loop.start_tls(transport, wire, self._tls, server_hostname=self._tls_name)
-            wire.connection_made(cast("asyncio.Transport", upgraded))
+        dialed = await self._dial(lambda: _Wire(loop))
+        if dialed.server != self._server:
+            parts = urlsplit(dialed.server)
+            dialed.protocol.host, dialed.protocol.prefix = parts.netloc, parts.path
         else:
-            transport.set_protocol(wire)
-            wire.connection_made(transport)
-        return wire
+            dialed.protocol.host, dialed.protocol.prefix = self._netloc, self._prefix
+        return dialed.protocol
+
+
+def _head_lines(target: str, headers: Mapping[str, str], body: bytes | None) -> str:
+    lines = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    if body is not None:
+        lines += f"Content-Length: {len(body)}\r\n"
+    if " " in target or not target.isprintable() or lines.count("\r\n") != lines.count("\n"):
+        raise ValueError(f"a path or header with spaces or line breaks: {target!r}")
+    return lines
 
 
 def _no_http(why: object) -> TransportError:
@@ -361,13 +338,6 @@ def _joined(parts: list[bytes | bytearray]) -> bytes:
 
 def _ends_with_the_connection(headers: Mapping[str, str]) -> bool:
     return "content-length" not in headers and "transfer-encoding" not in headers
-
-
-def _plain(error: BaseException) -> str:
-    """An error in a few words."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error) or type(error).__name__
 
 
 def _watch_over(sock: socket.socket | None) -> None:

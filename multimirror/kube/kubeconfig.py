@@ -128,9 +128,21 @@ def parse_lenient(source: Mapping[str, Any] | Path | None, context: str | None =
     return _resolve(_merge([(_read(path), path.resolve().parent) for path in found]), context, base=found[0].parent)
 
 
+def has_kubeconfig() -> bool:
+    """Whether somebody has set one up for whoever runs this: named it, or put it where kubectl looks."""
+    return bool(os.environ.get("KUBECONFIG")) or any(path.is_file() for path in _default_paths())
+
+
 def _default_paths() -> list[Path]:
     listed = os.environ.get("KUBECONFIG", "")
-    return [Path(p).expanduser() for p in listed.split(os.pathsep) if p] or [Path("~/.kube/config").expanduser()]
+    return [_expanded(Path(p)) for p in listed.split(os.pathsep) if p] or [_expanded(Path("~/.kube/config"))]
+
+
+def _expanded(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:  # a user without a home, as in a container: then there is nothing either
+        return path
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -235,7 +247,7 @@ def _resolve(config: Mapping[str, Any], context: str | None, *, base: Path | Non
     own = _Inline(user, user_path, user_base or base)
     access = Access(
         context=str(name),
-        server=_server(cluster.get("server"), f"{cluster_path}.server"),
+        server=parse_server(cluster.get("server"), f"{cluster_path}.server"),
         namespace=str(chosen.get("namespace") or "default"),
         ca=inline.pem("certificate-authority"),
         insecure=bool(cluster.get("insecure-skip-tls-verify")),
@@ -329,7 +341,8 @@ def _check_header(value: object, field: str) -> None:
         raise ConfigError("holds line breaks, control characters or others that no HTTP header can hold", field=field)
 
 
-def _server(value: object, field: str) -> str:
+def parse_server(value: object, field: str) -> str:
+    """The address of an API server. Raises ConfigError."""
     if not isinstance(value, str) or not value:
         raise ConfigError("is missing; it is the address of the API server, https://host:port", field=field)
     try:

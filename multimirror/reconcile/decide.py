@@ -32,6 +32,7 @@ from multimirror.reconcile.actions import (
     PatchStatus,
     RejectStatus,
     Requeue,
+    Show,
     SyncCopy,
     Tell,
     Unassign,
@@ -93,10 +94,24 @@ def _unassigned(obj: Json, state: ObservedState) -> list[Action]:
             "it is held, as its user asked, and not placed; set spec.suspend to false, or remove the annotation "
             f"{HOLD_ANNOTATION}, to let it go"
         )
-        return [Tell("Held", message, "Normal")]
+        held: list[Action] = [Tell("Held", message, "Normal")]
+        return held if state.kind.shows_that_it_waits(obj) else [*held, Show()]
     # Where an earlier copy keeps its name, or may still run after all, there is no place for another.
     kept = {copy.worker: "an earlier copy of it is still there" for copy in _within_reach(state.copies, state)}
     return [Enqueue(tuple(sorted((kept | dict(state.refusals)).items())))]
+
+
+def decide_shown(state: ObservedState) -> list[Action]:
+    """What one writes about itself that is held, or has waited visibly long: asked apart, for it has time."""
+    kind, obj = state.kind, state.original
+    if obj is None or "deletionTimestamp" in obj["metadata"] or kind.outcome(obj).finished:
+        return []
+    attempt = attempt_of(obj)
+    if cluster_of(obj) is not None or kind.run_by_others(obj, attempt=attempt):
+        return []
+    if not is_held(kind, obj) and not state.waits:
+        return []  # it goes, or nobody has looked yet whether it does
+    return _mirrored(obj, state, kind.waiting_status(obj, _now(state), reword=True), None)
 
 
 def _show_suspended(obj: Json, state: ObservedState) -> list[Action]:

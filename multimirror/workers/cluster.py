@@ -11,7 +11,7 @@ once, and left alone for a while, also by whoever comes after us (misbehaviour.p
 import asyncio
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import structlog
@@ -22,13 +22,14 @@ from multimirror.kube.backoff import Backoff
 from multimirror.kube.errors import ConfigError, OverBudget
 from multimirror.kube.resources import JOBS
 from multimirror.workers import metrics
+from multimirror.workers.addresses import failure_in_words, why_not_connected
 from multimirror.workers.limits import WorkerBudget
 from multimirror.workers.losses import Losses
 from multimirror.workers.misbehaviour import Misbehaviour
 from multimirror.workers.options import WorkerOptions
 from multimirror.workers.probe import Facts, ProbeAnswer, check, probe
 from multimirror.workers.session import Scope, Session, SessionHandlers, SessionOptions
-from multimirror.workers.state import ANSWERED, Contact, TokenState, WorkerState
+from multimirror.workers.state import Contact, TokenState, WorkerState
 
 _log = structlog.get_logger(__name__)
 
@@ -67,6 +68,8 @@ class Target:
     reason: str = ""
     problem: str = ""
     """Why there is no kubeconfig."""
+    joined_by: str = field(default="", compare=False)
+    """The address by which people reach it, for them to read."""
 
 
 class Worker:
@@ -284,7 +287,8 @@ class Worker:
             if self._breach is not None:
                 raise
             if connected or self._retries == 0:
-                self._lost(*_why_not_connected(error))
+                reason, _ = why_not_connected(error)
+                self._lost(reason, failure_in_words(self.name, connection.server, target.joined_by, error))
             else:
                 self._retries -= 1  # as with heartbeats, one failure is no loss
                 self._log.info("worker is not connected anew yet", error=str(error))
@@ -521,15 +525,3 @@ class Worker:
 def _phase(name: str) -> float:
     """When in the period its heart beats: fifty workers that were connected together do not all beat together."""
     return zlib.crc32(name.encode()) / 2**32
-
-
-def _why_not_connected(error: ApiError | TimeoutError) -> tuple[str, str]:
-    """Reason and message. A server that answers is there, and says itself what is wrong: it may just be starting."""
-    if not isinstance(error, ApiError):
-        return "TimedOut", "no answer in time"
-    reason = type(error).__name__
-    if reason not in ANSWERED or not error.status:
-        return reason, str(error)
-    how = "is not ready yet" if error.status >= 500 or error.status == 429 else "refuses"
-    said = " ".join(part for part in (str(error.status), error.reason) if part)
-    return reason, f"it answers, and {how} ({said}: {error.message})"

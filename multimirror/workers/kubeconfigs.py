@@ -16,7 +16,8 @@ from typing import Final
 from multimirror.api import SecretKey, WorkerClusterSpec
 from multimirror.kube import Informer, Object
 from multimirror.kube.kubeconfig import LARGEST
-from multimirror.workers.tokens import OURS, REVOKE_ANNOTATION
+from multimirror.workers.addresses import joined_by
+from multimirror.workers.tokens import JOINED_BY_ANNOTATION, OURS, REVOKE_ANNOTATION
 
 _LARGEST_ENCODED: Final = (LARGEST + 2) // 3 * 4
 _KEPT: Final = 2 * _LARGEST_ENCODED
@@ -40,7 +41,8 @@ def trim_secret(secret: Object) -> Object:
         left -= sizes[key] if fits else 0
     names = ("name", "namespace", "uid", "resourceVersion")
     small = {key: metadata[key] for key in names if key in metadata}
-    for field, wanted in (("labels", OURS), ("annotations", {REVOKE_ANNOTATION})):  # whose token it is to renew
+    # Whose token it is to renew, and what to say about its address.
+    for field, wanted in (("labels", OURS), ("annotations", {REVOKE_ANNOTATION, JOINED_BY_ANNOTATION})):
         found = {key: value for key, value in (metadata.get(field) or {}).items() if key in wanted}
         small |= {field: found} if found else {}
     return {"metadata": small, "data": kept}
@@ -60,6 +62,12 @@ class Kubeconfigs:
             return self._from_file(spec.path)
         assert spec.secret is not None, "one of both is set"
         return self._from_secret(spec.secret)
+
+    def joined_by(self, spec: WorkerClusterSpec) -> str:
+        """The address by which people reach a worker, as join has recorded it; empty: nobody has."""
+        if spec.secret is None:
+            return ""
+        return joined_by(self._secrets.get(f"{self._namespace}/{spec.secret.name}"))
 
     def changed(self, specs: Mapping[str, WorkerClusterSpec]) -> set[str]:
         """The names of those whose file is another one than the one that was read."""

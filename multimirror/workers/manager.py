@@ -209,7 +209,8 @@ class Workers:
                 made_by_us=made_by_us,
                 concurrency=self._options.concurrency,
             )
-            return Target(kubeconfig=self._kubeconfigs.read(spec), session=session)
+            kubeconfig = self._kubeconfigs.read(spec)
+            return Target(kubeconfig=kubeconfig, session=session, joined_by=self._kubeconfigs.joined_by(spec))
         except SpecError as error:
             return Target(kubeconfig=None, reason="InvalidSpec", problem=str(error), session=nothing)
         except KubeconfigMissing as error:

@@ -33,6 +33,9 @@ SHORTEST_SECONDS: Final = 600
 _LAST_SECOND: Final = 253402300799.0  # of the year 9999
 REVOKE_ANNOTATION: Final = f"{GROUP}/revoke"
 """On the Secret of a worker's kubeconfig, by us: the slot of the token before, which is still to be deleted there."""
+JOINED_BY_ANNOTATION: Final = f"{GROUP}/joined-by"
+"""On the same Secret, by join: the address by which the worker was reached from there. The dispatcher's own is the one
+in the kubeconfig; where the two differ, it was given with --server."""
 OURS: Final = {"app.kubernetes.io/part-of": "multimirror"}
 """Labels of Secrets that join has made; others are left alone."""
 

@@ -15,7 +15,7 @@ from multimirror.cli.dispatcher_lease import START, dispatcher_status
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.cli.flags import Duration, pairs, worker_access, worker_client, worker_flags
 from multimirror.cli.membership import JoinOptions, join
-from multimirror.cli.progress import Progress, versions
+from multimirror.cli.progress import Progress, say, versions
 from multimirror.kube import Client
 
 EXAMPLES = """\b
@@ -37,7 +37,9 @@ _QUIET: Final = 8.0
 @click.option("--label", multiple=True, metavar="KEY=VALUE", help="For the selectors of queues.")
 @click.option("--weight", type=click.IntRange(1, 1000), metavar="N", help="Its share under the placement Weighted.")
 @click.option("--max-jobs", type=click.IntRange(1), metavar="N", help="The most Jobs at a time.")
-@click.option("--server", metavar="URL", help="Its address as the dispatcher sees it.  [default: the kubeconfig's]")
+@click.option(
+    "--server", metavar="URL", help="Its address for the dispatcher, which tries it.  [default: the kubeconfig's]"
+)
 @click.option("--token-duration", type=Duration(), default="24h", show_default=True, help="Of its first token.")
 @click.option("--new-token", is_flag=True, help="And revoke the one that is stored.")
 @click.option("--lasting-token", is_flag=True, help="One that never ends. Nobody revokes it.")
@@ -68,6 +70,8 @@ async def command(
         await join(client, worker, access, options, given["system_namespace"])
         if time_limit:
             await _ready(client, name, time_limit.total_seconds(), given["system_namespace"], progress)
+        else:
+            say(f"next: `kubectl wait --for=condition=Ready workercluster/{name}` waits for the dispatcher's answer")
     return Exit.OK
 
 

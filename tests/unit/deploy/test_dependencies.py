@@ -2,6 +2,7 @@
 
 import ast
 import re
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -54,3 +55,37 @@ def test_a_package_asks_for_what_it_imports(project: str, packages: list[str], m
     found = {name for package in packages for name in imported(package)} - OURS - OPTIONAL - sys.stdlib_module_names
     names = packages_distributions()
     assert {names[each][0].lower().replace("_", "-") for each in found} | more == asked_for(project)
+
+
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in sys.argv[1:]:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+for package in ("multimirror", "builtin_controller"):
+    for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+
+import asyncio
+from multimirror.kube.credentials import AuthProvider, Exec
+from multimirror.kube.errors import ConfigError
+
+for credentials in (Exec({"command": "login"}, lambda *_: None), AuthProvider({"name": "oidc"})):
+    try:
+        asyncio.run(credentials.authorization())
+    except ConfigError as error:
+        print(error)
+"""
+
+
+def test_all_of_it_loads_without_what_the_image_is_without_and_says_so_where_that_is_needed() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_ALL, "kubernetes"], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("needs the Python package `kubernetes`, which is not installed here") == 2

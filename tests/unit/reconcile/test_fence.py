@@ -25,6 +25,7 @@ from multimirror.reconcile.actions import (
     Enqueue,
     PatchStatus,
     Requeue,
+    Show,
     SyncCopy,
     Tell,
     Unassign,
@@ -222,9 +223,10 @@ def test_a_job_moves_only_after_lease_grace_and_the_pods_time_to_stop(
 def test_a_held_job_is_not_placed_until_it_is_resumed() -> None:
     job = a_job()
     job.job["metadata"]["annotations"][HOLD_ANNOTATION] = "true"
-    (told,) = decided(job)
+    told, shown = decided(job)
     assert isinstance(told, Tell)
     assert told.reason == "Held"
+    assert shown == Show()
     assert decided(job.spec(suspend=False)) == [Enqueue()]
     job.job["metadata"]["annotations"][HOLD_ANNOTATION] = "false"
     assert decided(job.suspended()) == [Enqueue()]
