@@ -4,6 +4,8 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import Sequence
+from pathlib import Path
 
 from clusters.fleet import FleetError
 
@@ -16,14 +18,22 @@ class NotPossibleError(FleetError):
     """No kind fleet can be made here; says what is wrong and what to do."""
 
 
-async def run(*arguments: str, given: str | None = None, seconds: float = 900.0) -> str:
-    """What it prints."""
+async def run(
+    *arguments: str,
+    given: str | None = None,
+    seconds: float = 900.0,
+    scratch: Path | None = None,
+    descriptors: Sequence[int] = (),
+) -> str:
+    """What it prints. `scratch`: where it puts temporary files; `descriptors`: what it is to hold while it runs."""
     try:
         process = await asyncio.create_subprocess_exec(
             *arguments,
             stdin=asyncio.subprocess.PIPE if given is not None else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            env={**os.environ, "TMPDIR": str(scratch)} if scratch else None,
+            pass_fds=tuple(descriptors),
             start_new_session=True,  # so that its own children can be ended with it
         )
     except OSError as error:

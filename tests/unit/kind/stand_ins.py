@@ -6,7 +6,7 @@ from pathlib import Path
 
 GIB = 1 << 30
 
-STAND_IN = f"""#!{sys.executable}
+STAND_IN = f"""#!{sys.executable} -IS
 import json, os, pathlib, sys, time
 here = pathlib.Path(__file__).parent
 program, arguments = pathlib.Path(__file__).name, sys.argv[1:]
@@ -30,6 +30,10 @@ elif line.startswith("docker info"):
     print(json.dumps({{"MemTotal": settings["memory"]}}))
 elif line.startswith("docker image ls"):
     print("\\n".join(settings.get("images", [])))
+elif line.startswith("docker network ls"):
+    print(settings.get("networks", "bridge kind").replace(" ", "\\n"))
+elif line.startswith("docker ps"):
+    print(settings.get("containers", ""))
 elif line == "kind version":
     print("kind v0.32.0 go1.26.0 linux/amd64")
 elif line == "kind get clusters":
@@ -38,6 +42,8 @@ elif line.startswith("kind create cluster"):
     (here / "clusters" / name).touch()
     (here / f"{{name}}.yaml").write_text(given)
     time.sleep(settings.get("creating", 0))
+    while settings.get("creating_until") and not pathlib.Path(settings["creating_until"]).exists():
+        time.sleep(0.05)
 elif line.startswith("kind delete cluster"):
     (here / "clusters" / name).unlink(missing_ok=True)
 elif line.startswith("kind get kubeconfig"):
@@ -74,3 +80,8 @@ class Machine:
     @property
     def clusters(self) -> set[str]:
         return {path.name for path in (self.directory / "clusters").iterdir()}
+
+    @property
+    def records(self) -> list[str]:
+        """Fleets that were begun and not ended."""
+        return [path.parent.name for path in (self.directory.parent / "cache").glob("multimirror/kind/*/lock")]
