@@ -75,14 +75,15 @@ class KindCluster:
 
     async def pause(self) -> None:
         """Everything in it stands still, as in a power failure, until `resume`."""
-        await run("docker", "pause", self._container)
+        await run("docker", "pause", self.node)
 
     async def resume(self) -> None:
         """After `pause`."""
-        await run("docker", "unpause", self._container)
+        await run("docker", "unpause", self.node)
 
     @property
-    def _container(self) -> str:
+    def node(self) -> str:
+        """The container that is its only node."""
         return f"{self.kind_name}-control-plane"
 
 

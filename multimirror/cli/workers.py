@@ -38,8 +38,8 @@ class WorkerConnection:
         """By which way it was reached, in words; empty as long as it was not."""
         return self.connection.dialer.used if isinstance(self.connection.dialer, Ways) else ""
 
-    def client(self, *, timeout: float = 15.0) -> Client:
-        """For `async with`."""
+    def client(self, *, timeout: float = 30.0) -> Client:
+        """For `async with`. The time of its first request includes finding the way."""
         return Client(self.connection, user_agent="multimirror-cli", timeout=timeout, limits=UNTRUSTED)
 
 
@@ -136,7 +136,7 @@ def reachable(
 ) -> tuple[Access, Connection]:
     """A stored kubeconfig, and the connection that finds a way to that worker from here. Raises ConfigError."""
     access, connection = parse_strict(kubeconfig), Connection.strict(kubeconfig, name=name)
-    ways = ways_to(connection, credentials.joined_by(secret, access), management, system)
+    ways = ways_to(connection, credentials.joined_by(secret, access), management.connection, system)
     return access, replace(connection, dialer=ways)
 
 

@@ -106,6 +106,15 @@ class History:
         """Something has been done to a worker (faults.plan), and stays so."""
         self._injector.struck(Fault(kind=kind, link=cluster, seconds=math.inf), math.inf)
 
+    @contextlib.contextmanager
+    def without(self, link: str, kind: str = "restart") -> Iterator[None]:
+        """For that long nobody can count on a link, on a whole cluster by its name, or on a process by its own."""
+        self._injector.spoil(Fault(kind=kind, link=link, seconds=math.inf))
+        try:
+            yield
+        finally:
+            self._injector.mend(link)
+
     # --- looking back
 
     @property
@@ -143,6 +152,8 @@ def rules_of(queue: Json, origin: str | None = None) -> Rules:
         labels=CopyLabels(identity=origin),
         when_lost=spec.on_worker_lost.action if spec.fence is None else "Wait",
         lost_after=spec.on_worker_lost.after,
+        fence=spec.fence.timeout if spec.fence is not None else 0.0,
+        grace=spec.fence.grace if spec.fence is not None else 0.0,
         retention=spec.retention,
         patience=PATIENCE,
     )

@@ -38,6 +38,9 @@ class Kind(IntEnum):
     CLOSE = 5
 
 
+_KINDS: Final = frozenset(map(int, Kind))
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     kind: Kind
@@ -64,7 +67,7 @@ class Frames:
         found: list[Frame] = []
         while len(self._buffer) >= _HEAD.size:
             kind, stream, size = _HEAD.unpack_from(self._buffer)
-            if size > _LONGEST or kind not in Kind:
+            if size > _LONGEST or kind not in _KINDS:
                 raise ProtocolError(None, "what it sends is not understood")
             end = _HEAD.size + size
             if len(self._buffer) < end:
