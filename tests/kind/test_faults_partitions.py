@@ -16,7 +16,7 @@ from tests.waiting import eventually
 
 Json = dict[str, Any]
 PATIENCE: Final = {"after": "5s", "action": "Redispatch"}
-FENCE: Final = {"timeout": "10s", "grace": "3s"}
+FENCE: Final = {"timeout": "20s", "grace": "3s"}
 
 
 async def spread(crowd: Crowd) -> tuple[str, list[str]]:
@@ -39,6 +39,8 @@ async def moved(crowd: Crowd, names: Sequence[str], away_from: str) -> None:
     await eventually(attempts, lambda found: found == {"2"})
     await crowd.running(names)
     assert not crowd.on(away_from, names)
+    for name in names:
+        await crowd.ticks(name, crowd.place(name))
 
 
 async def gone(stage: Stage, worker: str, names: Sequence[str]) -> None:
@@ -135,12 +137,11 @@ async def test_a_partition_that_the_queue_has_patience_for_moves_nothing_and_wha
                 await crowd.ticks(name, worker)
         await gone(stage, worker, [deleted])
         crowd.names.remove(deleted)
-        assert deleted not in crowd.are()
+        await crowd.until("gone", [deleted])
         await eventually(lambda: stage.pods(suspended, worker), lambda found: not found)
-        await crowd.suspended([suspended])
+        await crowd.until("Suspended", [suspended])
         await crowd.release()
         await crowd.complete([left_alone, both, *late])
         await crowd.ran_once([left_alone, *late])
         await stage.management.patch(JOBS, suspended, {"spec": {"suspend": False}}, stage.namespace)
         await crowd.complete()
-        assert {crowd.attempt(name) for name in crowd.names} == {"1"}
