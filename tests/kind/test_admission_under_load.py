@@ -116,6 +116,6 @@ async def test_admission_changes_by_helm_and_nobody_notices(installation: Instal
                 await load.reach(CREATIONS * number // len(BOTH_WAYS))
                 nobody_noticed(load)
         tell(f"admission by policies, webhook, policies, with Helm: {load}")
-        await helm("uninstall", "--wait")
     finally:
+        await helm("uninstall", "--wait", "--ignore-not-found")
         await installation.install()
