@@ -60,6 +60,6 @@ PART: Final = Part(
     unit="Jobs",
     sizes=(20000,),
     fleet="embedded",
-    seconds=lambda sizes: sum(25 + size * 0.002 for size in sizes),
+    seconds=lambda sizes: sum(25 + size * 0.004 for size in sizes),
     measure=measure,
 )

@@ -68,6 +68,8 @@ class Fleet(abc.ABC):
         self.options = options
         self.nodes: dict[str, SimulatedNodes] = {}
         """The simulated nodes, by cluster."""
+        self.tell: Callable[[str], None] = lambda _: None
+        """Is told how far a start has come, where that takes long."""
         self._helpers = contextlib.AsyncExitStack()
 
     @abc.abstractmethod

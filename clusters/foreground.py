@@ -41,13 +41,22 @@ class UpOptions:
     """Options of that kind of fleet alone."""
 
 
-async def up(directory: FleetDirectory, options: UpOptions, announce: Callable[[dict[str, Any], float], None]) -> None:
-    """Keep a fleet until SIGINT or SIGTERM; `announce` is told what is up, and after how many seconds."""
-    await until_told(_serve(directory, options, announce))
+async def up(
+    directory: FleetDirectory,
+    options: UpOptions,
+    announce: Callable[[dict[str, Any], float], None],
+    tell: Callable[[str], None],
+) -> None:
+    """Keep a fleet until SIGINT or SIGTERM. `announce` is told what is up, and after how many seconds; `tell` how far a
+    start has come that takes long."""
+    await until_told(_serve(directory, options, announce, tell))
 
 
 async def _serve(
-    directory: FleetDirectory, options: UpOptions, announce: Callable[[dict[str, Any], float], None]
+    directory: FleetDirectory,
+    options: UpOptions,
+    announce: Callable[[dict[str, Any], float], None],
+    tell: Callable[[str], None],
 ) -> None:
     started = time.monotonic()
     of_the_fleet = fleet_options(
@@ -61,7 +70,9 @@ async def _serve(
     )
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(directory.held())
-        fleet = await stack.enter_async_context(open_fleet(options.kind, of_the_fleet))
+        fleet = open_fleet(options.kind, of_the_fleet)
+        fleet.tell = tell
+        await stack.enter_async_context(fleet)
         if not options.bare:
             await stack.enter_async_context(installed(fleet))
         state = directory.announce(fleet, options.kind, multimirror=not options.bare)

@@ -2,6 +2,7 @@
 
     fleet              one management cluster and two workers, fresh for each test
     shared_fleet       the same, made once for the whole test run
+    kind_fleet         real clusters in Docker, made once; `kind_fleet_options` says how, and is there to be overridden
     embedded_cluster   a single embedded cluster, fresh for each test
 
 `@pytest.mark.fleet(workers=3, nodes=False)` says how a test wants its fleet; `--fleet-kind local` runs the same tests
@@ -11,6 +12,9 @@ block.
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
 
     from clusters.background import BackgroundFleet
     from clusters.fleet import Cluster
+    from clusters.kind import KindOptions
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,6 +40,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--node-image",
         metavar="IMAGE",
         help="what the nodes of kind clusters are made of (or set MULTIMIRROR_NODE_IMAGE)",
+    )
+    group.addoption(
+        "--keep-fleet",
+        action="store_true",
+        help="leave the kind clusters of `kind_fleet` and `shared_fleet` up, and use them in the next run; "
+        "`python -m clusters.kind list` and `delete --prefix` are for their end",
     )
 
 
@@ -61,6 +72,22 @@ def shared_fleet(request: pytest.FixtureRequest) -> Iterator[BackgroundFleet]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def kind_fleet_options() -> KindOptions:
+    """How `kind_fleet` is made: override it in your conftest.py."""
+    from clusters.kind import KindOptions  # noqa: PLC0415 - tests without fleets do not pay for it
+
+    return KindOptions()
+
+
+@pytest.fixture(scope="session")
+def kind_fleet(request: pytest.FixtureRequest, kind_fleet_options: KindOptions) -> Iterator[BackgroundFleet]:
+    """Real clusters in Docker for the whole test run: use a namespace of your own in each test."""
+    wishes = {each.name: getattr(kind_fleet_options, each.name) for each in dataclasses.fields(kind_fleet_options)}
+    with _open(request, {**wishes, "kind": "kind"}) as running:
+        yield running
+
+
 @pytest.fixture
 def embedded_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """A single embedded cluster, up for this test."""
@@ -83,7 +110,7 @@ def _open(request: pytest.FixtureRequest, wishes: dict[str, Any]) -> BackgroundF
 
     kind = wishes.pop("kind", None) or request.config.getoption("--fleet-kind")
     if kind == "kind":
-        wishes = {"node_image": request.config.getoption("--node-image"), **wishes}
+        wishes = {**wishes, **_kind_wishes(request, wishes)}
     try:
         options = fleet_options(kind, **{"job_controller": True, **wishes})
     except TypeError as error:
@@ -92,3 +119,17 @@ def _open(request: pytest.FixtureRequest, wishes: dict[str, Any]) -> BackgroundF
     if reason:
         pytest.skip(reason)
     return BackgroundFleet(kind, options)
+
+
+def _kind_wishes(request: pytest.FixtureRequest, wishes: dict[str, Any]) -> dict[str, Any]:
+    """What the command line adds to the wishes for a kind fleet."""
+    added = {}
+    if not wishes.get("kubernetes_version"):
+        added["node_image"] = wishes.get("node_image") or request.config.getoption("--node-image")
+    if request.scope == "session" and request.config.getoption("--keep-fleet"):
+        added["keep"] = True
+        if not wishes.get("prefix"):  # one for this project, and for each process of pytest-xdist
+            project = hashlib.sha256(str(request.config.rootpath).encode()).hexdigest()[:6]
+            worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+            added["prefix"] = f"mm-{project}{worker and f'-{worker}'}-{str(request.fixturename).removesuffix('_fleet')}"
+    return added

@@ -70,6 +70,17 @@ def spell_at(spells: Iterable[Spell], moment: float) -> Spell | None:
     return next((spell for spell in spells if spell[0] <= moment <= spell[1]), None)
 
 
+def lost_before(spells: Iterable[Spell], spell: Spell) -> float:
+    """For how long it was lost in earlier spells, less the times between them: what is not waited for once more."""
+    lost, back = 0.0, 0.0
+    for begin, end in sorted(each for each in spells if each[0] <= spell[0]):
+        lost = max(0.0, lost - max(0.0, begin - back))
+        if (begin, end) == spell:
+            break
+        lost, back = lost + end - begin, end
+    return lost
+
+
 def overlaps(spells: Iterable[Spell], since: float, until: float) -> bool:
     """Whether one of them touches that time."""
     return any(begin <= until and end >= since for begin, end in spells)

@@ -58,8 +58,11 @@ def _may_both_live(record: Record, rules: Rules, old: _Live, new: _Live) -> bool
         return True
     if rules.when_lost != "Redispatch":
         return False
-    spell = contact.spell_at(contact.lost(record, rules.dispatcher, old.cluster), new.since)
-    return spell is not None and spell[0] + rules.lost_after <= new.since + 0.01
+    spells = contact.lost(record, rules.dispatcher, old.cluster)
+    spell = contact.spell_at(spells, new.since)
+    if spell is None:
+        return False
+    return spell[0] + rules.lost_after - contact.lost_before(spells, spell) <= new.since + 0.01
 
 
 def finished_jobs_start_nothing(record: Record, rules: Rules) -> Iterator[Violation]:

@@ -149,7 +149,8 @@ def crash_points(scenario: Scenario, writes: Mapping[str, int]) -> Iterator[Scen
 
 
 def reference() -> Scenario:
-    """The run whose writes are the crash points: Jobs of most sorts, one deleted, one suspended and resumed."""
+    """The run whose writes are the crash points: Jobs of most sorts; one is deleted, one suspended and resumed,
+    and one waits for so long that it says so."""
     steps = [
         Step(0.0, "submit", "job-0", "one", 2.0),
         Step(0.5, "submit", "job-1", "indexed", 1.0),
@@ -161,6 +162,9 @@ def reference() -> Scenario:
         Step(9.0, "resume", "job-3"),
         Step(9.0, "submit", "job-5", "fleeting", 1.0),
         Step(10.0, "vanish", "job-3"),
+        Step(11.0, "limit", "", value=1),
+        Step(11.5, "submit", "job-6", "one", 1.0),
+        Step(16.0, "limit", "", value=50),
     ]
     return Scenario(seed=0, steps=tuple(steps))
 

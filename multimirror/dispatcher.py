@@ -106,6 +106,7 @@ class Dispatcher:
         observer = Observer(cache, workers, memory, clock, max_job_bytes=options.max_job_bytes)
         wholes = WholeOriginals(client)
         queue = WorkQueue[Ref]("management", group=observer.tenant)
+        waiting = WorkQueue[Ref]("waiting", group=observer.tenant)
         assignments = Assignments(KINDS, originals.queue_of, again=queue.add)
         self._scheduler = scheduler = Scheduler(
             writer,
@@ -117,6 +118,7 @@ class Dispatcher:
             worker=observer.worker_snapshot,
             clock=clock,
             keep=wholes.keep,
+            unshown=waiting.add_after,
             concurrency=options.concurrency,
         )
         context = WorkerContext(
@@ -132,6 +134,7 @@ class Dispatcher:
         executor = ManagementExecutor(writer, originals, memory, announcements)
         self._lanes = lanes = Lanes(
             queue=queue,
+            waiting=waiting,
             originals=originals,
             workers=workers,
             observer=observer,
@@ -265,9 +268,13 @@ class Dispatcher:
         return self._scheduler.decisions.get(ref_of(JOB, job)) if job is not None else None
 
     def explained(self, key: str) -> Json | None:
-        """Where the Job `namespace/name` is, and why it is not further, as JSON. None where we know no such Job."""
-        view = job_view(self._fleet, key)
-        return explanation(view) if view is not None else None
+        """Where the Job `namespace/name` is, and why it is not further, as JSON. None where we know no such Job.
+
+        Needs filled caches, and not that we lead.
+        """
+        leads = self.ready.is_set()
+        view = job_view(self._fleet, key, deciding=leads)
+        return explanation(view, leads=leads) if view is not None else None
 
     async def idle(self) -> None:
         """Wait until every object that wanted attention has had it (what waits for a time aside)."""

@@ -2,7 +2,7 @@
 
 import click
 
-from clusters.commands.flags import in_directory, kind_option, version_keywords, versions_options
+from clusters.commands.flags import in_directory, kind_option, own_keywords, versions_options
 from clusters.fleet import fleet_options
 from clusters.fleet_directory import FleetDirectory
 from multimirror.cli.connection import finish
@@ -33,10 +33,11 @@ def command(
     """A fleet on this machine, and a few dozen Jobs on it.
 
     Brings up a management cluster and workers on this machine, lets a few dozen Jobs run, cuts a worker off on the way,
-    and counts what became of them. Takes less than a minute.
+    and counts what became of them. Takes less than a minute with embedded and local clusters; with kind some minutes,
+    most of them for bringing the clusters up.
     """
     from clusters.demonstration import demo  # noqa: PLC0415 - for its help it need not be loaded
 
-    more = version_keywords(kind, node_image, kubernetes_version)
+    more = own_keywords(kind, node_image, kubernetes_version)
     options = fleet_options(kind, workers=workers, job_controller=True, **more)
     return finish(demo(kind, options, directory, keep=keep))

@@ -1,7 +1,7 @@
 """Flags that `demo` and `fleet` share."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -29,7 +29,7 @@ def kind_option(flag: str) -> Callable[[_Command], _Command]:
 
 
 def versions_options(function: _Command) -> _Command:
-    """Which Kubernetes real clusters have, as `node_image` and `kubernetes_version`; see `version_keywords`."""
+    """Which Kubernetes real clusters have, as `node_image` and `kubernetes_version`; see `own_keywords`."""
     decorators = (
         click.option(
             "--node-image",
@@ -43,16 +43,20 @@ def versions_options(function: _Command) -> _Command:
     return function
 
 
-def version_keywords(kind: str, node_image: str | None, kubernetes_version: str | None) -> dict[str, Any]:
+def own_keywords(
+    kind: str, node_image: str | None, kubernetes_version: str | None, load: Sequence[str] = ()
+) -> dict[str, Any]:
     """For that kind's options; CommandError for what it cannot have."""
-    if node_image and kind != "kind":
-        raise CommandError(f"--node-image is for kind clusters, and these are {kind} ones", code=Exit.USAGE)
+    for flag, given in (("--node-image", node_image), ("--load", load)):
+        if given and kind != "kind":
+            raise CommandError(f"{flag} is for kind clusters, and these are {kind} ones", code=Exit.USAGE)
     if kubernetes_version and kind not in _VERSION_KEYWORDS:
         raise CommandError(
             f"--kubernetes-version is for local and kind clusters, and these are {kind} ones", code=Exit.USAGE
         )
     version = {_VERSION_KEYWORDS[kind]: kubernetes_version} if kubernetes_version else {}
-    return {**version, **({"node_image": node_image} if node_image else {})}
+    kinds = {"node_image": node_image, "images": load}
+    return {**version, **{key: value for key, value in kinds.items() if value}}
 
 
 def in_directory(default: str, text: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
@@ -71,7 +75,8 @@ def in_directory(default: str, text: str) -> Callable[[Callable[..., int]], Call
             try:
                 return function(FleetDirectory(directory.expanduser().resolve()), *args, **kwargs)
             except (FleetError, ValueError) as error:
-                raise CommandError(str(error)) from error
+                what, *details = str(error).splitlines()
+                raise CommandError(what, "\n  ".join(details)) from error
 
         return command
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import click
 
-from clusters.commands.flags import in_directory, kind_option, version_keywords, versions_options
+from clusters.commands.flags import in_directory, kind_option, own_keywords, versions_options
 from clusters.commands.trying import first_lines, short
 from clusters.fleet_directory import FleetDirectory
 from multimirror.cli.connection import finish
@@ -52,15 +52,18 @@ Examples:
     help="Ours runs embedded clusters' Jobs.",
 )
 @versions_options
+@click.option("--load", multiple=True, metavar="IMAGE", help="Of this Docker, into every kind cluster; more than once.")
 @click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False), help="Keep the clusters' state here.")
 @output_option()
 @_in_directory
 def up(
     directory: FleetDirectory,
+    *,
     output: str,
     data_dir: Path | None,
     node_image: str | None,
     kubernetes_version: str | None,
+    load: tuple[str, ...],
     **options: Any,
 ) -> int:
     """Bring a fleet up and keep it until Ctrl-C."""
@@ -72,11 +75,12 @@ def up(
         else:
             show(state, output)
 
-    more = version_keywords(options["kind"], node_image, kubernetes_version)
+    more = own_keywords(options["kind"], node_image, kubernetes_version, load)
     configure_logging("text", "error")
     click.echo(f"Starting a management cluster and {options['workers']} workers ({options['kind']}) ...", err=True)
     kept = data_dir.expanduser().resolve() if data_dir is not None else None
-    return finish(foreground.up(directory, foreground.UpOptions(data_dir=kept, more=more, **options), announce))
+    of_the_fleet = foreground.UpOptions(data_dir=kept, more=more, **options)
+    return finish(foreground.up(directory, of_the_fleet, announce, lambda text: click.echo(f"  {text}", err=True)))
 
 
 @command.command()

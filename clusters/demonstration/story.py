@@ -4,8 +4,9 @@ import asyncio
 import contextlib
 import functools
 import logging
+import signal
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -49,6 +50,8 @@ class Stage:
 
 async def demo(kind: str, options: FleetOptions, directory: FleetDirectory, *, keep: bool) -> int:
     """0 when every Job ended and none ran twice."""
+    # As Ctrl-C: in order.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, signal.raise_signal, signal.SIGINT)
     logging.disable(logging.CRITICAL)
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     console, began = Console(highlight=False), time.monotonic()
@@ -56,7 +59,7 @@ async def demo(kind: str, options: FleetOptions, directory: FleetDirectory, *, k
         if keep:
             stack.enter_context(directory.held())
         console.print(f"Starting a management cluster and {options.workers} workers ({kind}) ...", soft_wrap=True)
-        stage = await stack.enter_async_context(_stage(kind, options))
+        stage = await stack.enter_async_context(_stage(kind, options, lambda text: console.print(f"  {text}")))
         seconds = time.monotonic() - began
         console.print(f"Up in {seconds:.1f} s. Two queues: batch (spread), train (packed, 4 Jobs at a time).")
         outage = await _play(stage, console)
@@ -71,9 +74,11 @@ async def demo(kind: str, options: FleetOptions, directory: FleetDirectory, *, k
 
 
 @contextlib.asynccontextmanager
-async def _stage(kind: str, of_the_fleet: FleetOptions) -> AsyncIterator[Stage]:
+async def _stage(kind: str, of_the_fleet: FleetOptions, tell: Callable[[str], None]) -> AsyncIterator[Stage]:
     async with contextlib.AsyncExitStack() as stack:
-        fleet = await stack.enter_async_context(open_fleet(kind, of_the_fleet))
+        fleet = open_fleet(kind, of_the_fleet)
+        fleet.tell = tell
+        await stack.enter_async_context(fleet)
         proxies = {
             name: await stack.enter_async_context(TcpProxy(cluster.kubeconfig))
             for name, cluster in fleet.workers.items()

@@ -8,12 +8,22 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from clusters.kind.commands import CommandError, NotPossibleError
-from clusters.kind.fleet import KindCluster, KindFleet
+from clusters.kind.fleet import KindCluster, KindFleet, remove_fleet
 from clusters.kind.node_image import choose, ensure
 from clusters.kind.options import KindOptions
 from clusters.kind.preflight import gather, problems
+from clusters.kind.records import sweep
 
-__all__ = ["CommandError", "KindCluster", "KindFleet", "KindOptions", "NotPossibleError", "unavailable"]
+__all__ = [
+    "CommandError",
+    "KindCluster",
+    "KindFleet",
+    "KindOptions",
+    "NotPossibleError",
+    "remove_fleet",
+    "sweep",
+    "unavailable",
+]
 
 
 def unavailable() -> str | None:

@@ -8,8 +8,9 @@ from clusters.fleet import FleetOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindOptions(FleetOptions):
-    prefix: str = "multimirror"
-    """Clusters are named `<prefix>-management`, `<prefix>-worker-1`, ..."""
+    prefix: str | None = None
+    """Clusters are named `<prefix>-management`, `<prefix>-worker-1`, ... None: `multimirror` where they are kept, else
+    one of its own for each fleet, so that several can be up."""
     node_image: str | None = None
     """e.g. `kindest/node:v1.36.4`; None: what the environment names (MULTIMIRROR_NODE_IMAGE), else the version that
     everything is tested on, as an image that is in this Docker already, or else kind's own."""
@@ -21,7 +22,9 @@ class KindOptions(FleetOptions):
     ports: Mapping[int, int] = field(default_factory=dict)
     """Node port of the management cluster: port on this host's loopback."""
     images: Sequence[str] = ()
-    """Images of this host's Docker that the management cluster is to have (ours)."""
+    """Images of this host's Docker that every cluster is to have."""
     keep: bool = False
     """Leave the clusters running at the end, and use those that are there at the start."""
     wait_seconds: int = 180
+    at_once: int = 2
+    """So many clusters are created side by side."""

@@ -4,18 +4,24 @@
 """
 
 import asyncio
+import contextlib
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from clusters.kind.commands import CommandError, NotPossibleError, has_image, run
 from clusters.kind.node_image import present_images
+from clusters.kind.records import has_network
 from clusters.local.versions import Version
 
 MEMORY_PER_CLUSTER: Final = 1 << 30
 MEMORY_BESIDES: Final = 1 << 30
+INOTIFY_PER_CLUSTER: Final = 25
+_INOTIFY: Final = Path("/proc/sys/fs/inotify/max_user_instances")
 OLDEST_KIND: Final = Version(0, 32, 0)  # the first that knows Kubernetes 1.36 and its kubeadm configuration
 
 
@@ -31,6 +37,10 @@ class Facts:
     existing: Sequence[str] = ()
     missing_images: Sequence[str] = ()
     present_images: Sequence[str] = ()
+    inotify_instances: int | None = None
+    """How many of them one user may have."""
+    has_network: bool = False
+    """kind's own."""
 
 
 def problems(facts: Facts, names: Sequence[str], *, keep: bool = False) -> list[str]:
@@ -53,11 +63,17 @@ def problems(facts: Facts, names: Sequence[str], *, keep: bool = False) -> list[
             f"Docker has {_gib(facts.memory)} GiB of memory, {len(names)} clusters need {_gib(needed)}: give it more, "
             "or ask for fewer workers"
         )
+    clusters = len({*names, *facts.existing})
+    if facts.inotify_instances is not None and facts.inotify_instances < INOTIFY_PER_CLUSTER * clusters:
+        found.append(
+            f"the kernel allows {facts.inotify_instances} inotify instances, {clusters} clusters (with those that are "
+            f"there) need {INOTIFY_PER_CLUSTER * clusters}: sysctl -w fs.inotify.max_user_instances=1024"
+        )
     taken = [name for name in names if name in facts.existing]
     if taken and not keep:
         found.append(
-            f"kind clusters {', '.join(taken)} are there already: remove them (kind delete clusters "
-            f"{' '.join(taken)}), use them (keep), or choose another prefix"
+            f"kind clusters {', '.join(taken)} are there already: delete them (kind delete clusters "
+            f"{' '.join(taken)}), use them (keep=True), or choose another prefix"
         )
     found += [f"image {image} is not in this Docker: build or pull it first" for image in facts.missing_images]
     return found
@@ -69,6 +85,7 @@ async def gather(images: Sequence[str] = ()) -> Facts:
     existing: list[str] = []
     missing: list[str] = []
     present: list[str] = []
+    network = False
     if docker_found:
         try:
             told = json.loads(await run("docker", "info", "--format", "{{json .}}", seconds=30))
@@ -87,7 +104,7 @@ async def gather(images: Sequence[str] = ()) -> Facts:
             existing = (await run("kind", "get", "clusters", seconds=60)).split()
         checks = await asyncio.gather(*(has_image(image) for image in images))
         missing = [image for image, there in zip(images, checks, strict=True) if not there]
-        present = await present_images()
+        present, network = await asyncio.gather(present_images(), has_network())
     return Facts(
         docker_found=docker_found,
         docker_error=docker_error,
@@ -97,7 +114,17 @@ async def gather(images: Sequence[str] = ()) -> Facts:
         existing=existing,
         missing_images=missing,
         present_images=present,
+        inotify_instances=_inotify_instances() if docker_found else None,
+        has_network=network,
     )
+
+
+def _inotify_instances() -> int | None:
+    """None where the clusters would not be on this kernel."""
+    if os.environ.get("DOCKER_HOST", "unix:").startswith("unix:"):
+        with contextlib.suppress(OSError, ValueError):
+            return int(_INOTIFY.read_text())
+    return None
 
 
 def _one_line(error: Exception) -> str:

@@ -9,6 +9,11 @@ operator has given an authority for those. So:
   are taken at a time, of one address fewer: the small ones, which is what Jobs are, never wait for them;
 - so many requests are worked on at a time, whoever sent them.
 
+Whoever is sent away is told before (`drain`): a server that is taken out of a Service goes on answering, on connections
+that are open and on new ones, says `Connection: close` each time, and ends when nobody has asked for a while. A client
+that keeps connections may send its next request just as an idle one is closed, and API servers do not send a POST
+again: so idle ones are left until the very end.
+
 What all of this can take of memory is `connections x (TLS + small) + large_bodies x largest`, and what the handler
 makes of it.
 """
@@ -88,10 +93,11 @@ class _HangUp(Exception):  # noqa: N818 - not a fault of ours
 
 
 class _Connection:
-    __slots__ = ("idle", "peer", "task")
+    __slots__ = ("idle", "peer", "stream", "task")
 
-    def __init__(self, peer: str) -> None:
+    def __init__(self, peer: str, stream: Stream) -> None:
         self.peer = peer
+        self.stream = stream
         self.idle = True
         self.task: asyncio.Task[None] | None = None
 
@@ -118,6 +124,8 @@ class HttpsServer:
         self._connections: list[_Connection] = []  # the oldest first
         self._large: list[str] = []  # the addresses whose large bodies are being read
         self._turn = asyncio.Semaphore(self._limits.requests)
+        self._draining = False
+        self._last_asked = 0.0  # on the loop's clock
         self._open = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -137,6 +145,24 @@ class HttpsServer:
     ) -> None:
         await self._open.aclose()
 
+    async def drain(self, quiet_seconds: float, most_seconds: float) -> None:
+        """Answer, and keep no connection, until nobody has asked for so long; then close those that wait.
+
+        The listener stays open until the context ends. Whoever asks all the time is not waited for beyond the most."""
+        loop = asyncio.get_running_loop()
+        self._draining = True
+        self._last_asked = loop.time()
+        deadline = self._last_asked + most_seconds
+        left = min(quiet_seconds, most_seconds)
+        while left > 0:
+            await asyncio.sleep(left)
+            left = min(self._last_asked + quiet_seconds, deadline) - loop.time()
+        idle = [each for each in self._connections if each.idle]
+        for each in idle:
+            each.stream.hang_up()
+        if leaving := [each.task for each in idle if each.task is not None]:
+            await asyncio.wait(leaving, timeout=self._limits.goodbye_seconds)
+
     async def _accept(self, listener: socket.socket, tasks: Supervisor) -> None:
         loop = asyncio.get_running_loop()
         while True:
@@ -146,13 +172,18 @@ class HttpsServer:
             except OSError:  # gone already, or there are no file descriptors
                 await asyncio.sleep(0.01)
                 continue
-            if not self._make_room(address[0]):
-                HUNG_UP.labels("crowded").inc()
-                sock.close()
-                continue
-            connection = _Connection(address[0])
-            self._connections.append(connection)
-            connection.task = tasks.start("admission connection", self._serve(sock, connection), may_return=True)
+            self._take_in(sock, address[0], tasks)
+
+    def _take_in(self, sock: socket.socket, peer: str, tasks: Supervisor) -> None:
+        """Whoever accepts must not keep the connection in his frame, with all its buffers, until the next one comes."""
+        self._last_asked = asyncio.get_running_loop().time()
+        if not self._make_room(peer):
+            HUNG_UP.labels("crowded").inc()
+            sock.close()
+            return
+        connection = _Connection(peer, Stream(self._limits.small_bytes))
+        self._connections.append(connection)
+        connection.task = tasks.start("admission connection", self._serve(sock, connection), may_return=True)
 
     def _make_room(self, peer: str) -> bool:
         """Whether a connection from there may come in; for it, one that waits may have to go."""
@@ -176,7 +207,7 @@ class HttpsServer:
         return True
 
     async def _serve(self, sock: socket.socket, connection: _Connection) -> None:
-        limits, stream = self._limits, Stream(self._limits.small_bytes)
+        limits, stream = self._limits, connection.stream
         try:
             await self._shake_hands(sock, stream)
             patience = limits.head_seconds
@@ -226,6 +257,7 @@ class HttpsServer:
                 if not await stream.any():
                     return False
             connection.idle = False
+            self._last_asked = asyncio.get_running_loop().time()
             async with asyncio.timeout(limits.head_seconds):
                 head = await stream.read_until(b"\r\n\r\n", limits.head_bytes)
         except TimeoutError:
@@ -235,6 +267,7 @@ class HttpsServer:
         parameters, length, keep = self._parsed(head)
         with self._room_for(length, connection.peer):
             answer = await self._answer(stream, length, parameters)
+        keep = keep and not self._draining
         try:
             async with asyncio.timeout(limits.write_seconds):
                 await stream.write(_encoded(answer, keep=keep))

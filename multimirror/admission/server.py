@@ -8,6 +8,8 @@ How much is taken from whom is bounded in https.py; here, how much is made of it
 it would take many times its size is not parsed, and of a review nothing is kept but the Job, for as long as it is
 decided about. Jobs that are too large to be placed (api/limits.py) are refused in words.
 
+A replica that is to stop goes on answering until it is out of the Service (`drain`).
+
 New certificates are used for new connections as soon as `use` is called; connections that are open stay open.
 """
 
@@ -99,6 +101,17 @@ class AdmissionServer:
         """Show this one from the next connection on."""
         with _file(certificate.key + certificate.certificate) as path:
             self._tls.load_cert_chain(path)
+
+    def ready(self) -> str | None:
+        """Why reviews cannot be answered yet; None when they can. A check for the health server.
+
+        Without caches each review costs two reads, for which our rights may not be in force yet."""
+        missing = [each.resource.plural for each in (self._namespaces, self._queues) if not each.has_synced]
+        return f"{' and '.join(missing)} have not been read yet" if missing else None
+
+    async def drain(self, quiet_seconds: float, most_seconds: float) -> None:
+        """See `HttpsServer.drain`."""
+        await self._server.drain(quiet_seconds, most_seconds)
 
     async def __aenter__(self) -> Self:
         await self._server.__aenter__()

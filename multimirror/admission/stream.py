@@ -68,6 +68,11 @@ class Stream(asyncio.Protocol):
             while self._transport is not None:
                 await self._wait()
 
+    def hang_up(self) -> None:
+        """Begin to close it in an orderly way; whoever reads learns that there will be nothing more."""
+        if self._transport is not None:
+            self._transport.close()
+
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()

@@ -3,6 +3,9 @@
 On its own neither can bring the other down, and it has an account that may do next to nothing. Either way every replica
 serves it, and it has a client and caches of its own: a flood of Jobs, or of calls by somebody who is no API server,
 takes nothing from the dispatcher's share of calls.
+
+A rollout refuses nobody's Job: a replica is ready when it can answer; told to stop, it is unready at once, and goes on
+answering until API servers have turned to others.
 """
 
 import asyncio
@@ -27,6 +30,12 @@ AUTHORITY: Final = "multimirror-admission-ca"
 """The Secret with the authority that the installation brings."""
 SERVICE: Final = "multimirror-admission"
 """Of the Deployment that is installed."""
+_QUIET_SECONDS: Final = 8.0
+"""Without a question, until a replica that is to stop does: longer than it takes a Service to send nobody here."""
+_QUIET_SECONDS_ALONE: Final = 0.5
+"""The same where there is no Service that would send them to others."""
+_DRAIN_SECONDS: Final = 20.0
+"""At the most; then there is time left of what the process (kube/process.py) and the kubelet allow."""
 _AGENT: Final = "multimirror-admission"
 _log = structlog.get_logger(__name__)
 
@@ -74,14 +83,17 @@ async def serve_alone(options: AdmissionProcess, stop: asyncio.Event) -> None:
         _log.info("serves metrics and health", host=health.host, port=health.port)
         process = await stack.enter_async_context(Supervisor())
         health.add_health_check("tasks", process.why_unhealthy)
-        await stack.enter_async_context(serve_admission(options.admission, connection, health))
+        await stack.enter_async_context(serve_admission(options.admission, connection, health, stop))
         await stop.wait()
 
 
 @asynccontextmanager
 async def serve_admission(
-    options: AdmissionOptions, connection: Connection, health: HealthServer
+    options: AdmissionOptions, connection: Connection, health: HealthServer, stop: asyncio.Event
 ) -> AsyncIterator[None]:
+    """Served inside. Once `stop` is set the end waits until nobody asks any more; it does not when there was an error.
+
+    That it is drained beside whatever else stops with the process is why it has to know of `stop`."""
     health.add_ready_check("admission", lambda: "not served yet")
     async with Client(connection, concurrency=8, user_agent=_AGENT) as client, Informers(client) as informers:
         server = AdmissionServer(
@@ -97,6 +109,19 @@ async def serve_admission(
         async with server:
             _log.info("serves admission", host=server.host, port=server.port)
             secret = (options.namespace, options.secret)
-            async with Webhook(client, server, options.registration, secret=secret) as webhook:
-                health.add_ready_check("admission", webhook.ready)
+            async with Webhook(client, server, options.registration, secret=secret) as webhook, Supervisor() as tasks:
+                health.add_ready_check("admission", lambda: _why_not_ready(server, webhook, stop))
+                draining = tasks.start("admission drain", _drain(server, options.registration, stop), may_return=True)
                 yield
+                if stop.is_set():
+                    await asyncio.wait([draining])
+
+
+def _why_not_ready(server: AdmissionServer, webhook: Webhook, stop: asyncio.Event) -> str | None:
+    return "is about to stop" if stop.is_set() else webhook.ready() or server.ready()
+
+
+async def _drain(server: AdmissionServer, registration: Registration, stop: asyncio.Event) -> None:
+    await stop.wait()
+    _log.info("answers until nobody asks", most_seconds=_DRAIN_SECONDS)
+    await server.drain(_QUIET_SECONDS if registration.service is not None else _QUIET_SECONDS_ALONE, _DRAIN_SECONDS)

@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import logging
-import sys
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,6 @@ import structlog
 from multimirror.cli.background import background
 from multimirror.cli.errors import CommandError, Exit, command_error
 from multimirror.kube import Client, Connection, KubeError
-from multimirror.kube.logs import harmless
 
 SYSTEM_NAMESPACE: Final = "multimirror-system"
 _PATIENCE: Final = 15.0
@@ -69,30 +67,21 @@ def _on_management(function: _Work, prefix: str) -> Callable[..., int]:
     )
     @functools.wraps(function)
     def command(*args: Any, _kubeconfig: Path | None, _context: str | None, **kwargs: Any) -> int:
-        _log_to_stderr()
+        _no_logs()
         management = Management(kubeconfig=_kubeconfig, context=_context, flag=f"--{prefix}kubeconfig")
         return finish(function(management, *args, **kwargs))
 
     return command
 
 
-def _log_to_stderr() -> None:
-    """Standard output is for what was asked for: what the runtime logs does not belong there."""
+def _no_logs() -> None:
+    """A command says what its user is to know, in its own words: what the libraries below it log is for nobody here.
+
+    Set up once for the process; `multimirror run`, whose output are its logs, has done so itself before.
+    """
     if not structlog.is_configured():
-        structlog.configure(
-            processors=[
-                structlog.contextvars.merge_contextvars,
-                structlog.processors.add_log_level,
-                structlog.processors.TimeStamper(fmt="%Y-%m-%d %H:%M:%S", utc=False),
-                structlog.processors.format_exc_info,
-                harmless,
-                structlog.dev.ConsoleRenderer(
-                    colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
-                ),
-            ],
-            wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
-            logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
-        )
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+        logging.getLogger().addHandler(logging.NullHandler())  # without any, warnings go to standard error
 
 
 def in_namespace(function: _Command) -> _Command:

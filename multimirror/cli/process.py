@@ -42,9 +42,11 @@ async def serve(options: RunOptions, stop: asyncio.Event) -> None:
         connection, COMPONENT, concurrency=options.concurrency, election=election, health=health
     ) as manager:
         dispatcher = await Dispatcher.connect(manager.client, options.dispatcher, guard=manager.guard)
-        health.add_question("/explain", partial(_explain, dispatcher))
-        admission = serve_admission(options.admission, connection, health) if options.admission is not None else None
-        await manager.run(dispatcher, stop, beside=admission)
+        health.add_question("/explain", partial(explain, dispatcher))
+        beside = None
+        if options.admission is not None:
+            beside = serve_admission(options.admission, connection, health, stop)
+        await manager.run(dispatcher, stop, beside=beside)
 
 
 def _election(options: RunOptions) -> Election:
@@ -60,12 +62,12 @@ def _election(options: RunOptions) -> Election:
     )
 
 
-def _explain(dispatcher: Dispatcher, parameters: Mapping[str, str]) -> tuple[int, object]:
-    """/explain?job=NAMESPACE/NAME: where it is, and why it is not further."""
+def explain(dispatcher: Dispatcher, parameters: Mapping[str, str]) -> tuple[int, object]:
+    """/explain?job=NAMESPACE/NAME: where it is, and why it is not further. Every replica answers, leading or not."""
     key = parameters.get("job", "")
     if key.count("/") != 1:
         return 400, {"error": "say which Job: /explain?job=NAMESPACE/NAME"}
-    if not dispatcher.ready.is_set():
-        return 503, {"error": "this replica does not lead; ask the one that does"}
+    if not dispatcher.has_synced:
+        return 503, {"error": "this replica has just started, and knows nothing yet: ask again"}
     answer = dispatcher.explained(key)
     return (200, answer) if answer is not None else (404, {"error": f"there is no Job {key} that multimirror manages"})

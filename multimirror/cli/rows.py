@@ -11,6 +11,7 @@ from multimirror.batch import Json, find_condition, is_complete, is_failed
 from multimirror.kinds import JOB, is_held
 from multimirror.kinds.reserved import reserved_of
 from multimirror.kube import key_of
+from multimirror.workers import out_of_reach
 
 WAITING: Final = "Waiting"
 WAITING_EVENTS: Final = f"reason={WAITING},involvedObject.kind=Job"
@@ -99,7 +100,7 @@ def why(job: Json, context: JobContext) -> str:
         return f"there is no WorkerCluster {cluster_of(job)}" if is_ours(job) and context.clusters else ""
     connected = find_condition((cluster.get("status") or {}).get("conditions") or (), CONNECTED)
     if connected is not None and connected.get("status") == "False":
-        return f"worker {cluster_of(job)} cannot be reached: {connected.get('message', '')}"
+        return out_of_reach(str(cluster_of(job)), connected.get("reason", ""), connected.get("message", ""))
     return _why_not_larger(job, context)
 
 
@@ -146,19 +147,27 @@ def _why_waiting(job: Json, queue: str | None, context: JobContext) -> str:
 def job_row(job: Json, context: JobContext, now: datetime, *, wide: bool) -> list[object]:
     status, spec, metadata = job.get("status") or {}, job["spec"], job["metadata"]
     labels = metadata.get("labels") or {}
-    wanted = spec.get("completions") or spec.get("parallelism") or 1
     row: list[object] = [
         metadata["name"],
         labels.get(QUEUE_LABEL),
         cluster_of(job),
         state_of(job),
-        f"{status.get('succeeded') or 0}/{wanted}",
+        _done(spec, status),
         age(metadata.get("creationTimestamp"), now),
         _manager(spec.get("managedBy"), wide=wide),
     ]
     if wide:
         row += [attempt_of(job) or None, labels.get("multimirror.dev/priority") or "0"]
     return [*row, why(job, context) or "-"]
+
+
+def _done(spec: Json, status: Json) -> str:
+    """As `kubectl get jobs` has it: a work queue is done when one of its pods is."""
+    succeeded, completions = status.get("succeeded") or 0, spec.get("completions")
+    if completions is not None:
+        return f"{succeeded}/{completions}"
+    parallelism = spec.get("parallelism") or 0
+    return f"{succeeded}/1 of {parallelism}" if parallelism > 1 else f"{succeeded}/1"
 
 
 def _manager(name: str | None, *, wide: bool) -> str:

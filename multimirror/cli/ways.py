@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 
 from multimirror.cli.background import Background, current_background
 from multimirror.cli.relay.calling import Relay
-from multimirror.kube import Client, Connection
+from multimirror.kube import Connection
 from multimirror.kube.dialing import Dialed, Dialer, Direct, NoWay, address_of, in_words, over
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -39,10 +39,10 @@ class Address:
 class Ways:
     """The Dialer of a worker: finds a way, and keeps to it."""
 
-    def __init__(self, name: str, addresses: Sequence[Address], relay: Dialer | None) -> None:
+    def __init__(self, addresses: Sequence[Address], relay: Dialer | None) -> None:
         self.used = ""
         """The way that was taken, in words; empty: none yet."""
-        self._name, self._addresses, self._relay = name, addresses, relay
+        self._addresses, self._relay = addresses, relay
         self._choosing = asyncio.Lock()
         self._way: Dialer | None = None
         self._failure: tuple[float, NoWay] | None = None
@@ -78,7 +78,7 @@ class Ways:
             else:
                 self._way, self.used = self._relay, "through the management cluster"
                 return dialed
-        failure = NoWay(f"{self._name} cannot be reached from here: {'; '.join(errors)}")
+        failure = NoWay(f"it cannot be reached from here: {'; '.join(errors)}")
         self._failure = (asyncio.get_running_loop().time() + _REMEMBERED_SECONDS, failure)
         raise failure
 
@@ -132,25 +132,29 @@ class _Relayed:
     """Through the management cluster, and nobody has to guess that it is so."""
 
     connection: Connection
-    management: Client
+    management: Connection
     system: str
+    stored_in: str
     here: Background
 
     async def __call__(self, factory: Callable[[], P]) -> Dialed[P]:
         to = self.connection
-        relay = self.here.shared(self.management, lambda: Relay(self.management, self.system, self.here))
-        sock = await relay.connect(to.name)
+        relay = self.here.shared(Relay, lambda: Relay(self.management, self.system, self.here))
+        sock = await relay.connect(self.stored_in)
         host, _, _ = address_of(to.server)
         transport, protocol = await over(sock, factory, to.tls, to.tls_server_name or host)
         self.here.note(f"worker {to.name} cannot be reached from here; this goes through the management cluster")
         return Dialed(transport, protocol, to.server)
 
 
-def ways_to(connection: Connection, joined_by: str | None, management: Client, system: str) -> Ways:
-    """To the worker with that stored connection. `joined_by`: the address that stands beside it."""
+def ways_to(connection: Connection, joined_by: str | None, management: Connection, system: str, stored_in: str) -> Ways:
+    """To the worker with that stored connection. `joined_by`: the address that stands beside it.
+
+    `stored_in`: the Secret and the key in it, by which a dispatcher's pod finds the address too.
+    """
     stored = Direct(server=connection.server, tls=connection.tls, tls_server_name=connection.tls_server_name)
     addresses = [Address("as the dispatcher does", stored)]
     if joined_by is not None and joined_by != connection.server:
         addresses.append(Address("by which it was joined", replace(stored, server=joined_by)))
     here = current_background()
-    return Ways(connection.name, addresses, _Relayed(connection, management, system, here) if here else None)
+    return Ways(addresses, _Relayed(connection, management, system, stored_in, here) if here else None)

@@ -142,8 +142,12 @@ class Kind(Protocol):
     def mirror(self, original: Json, observed: object) -> Json | Rejection | None:
         """The status to write onto the original for what a worker says; None where there is nothing to write."""
 
-    def waiting_status(self, original: Json, now: str) -> Json:
-        """To be mirrored: it ran, and waits for a worker now, or for its user to resume it."""
+    def waiting_status(self, original: Json, now: str, *, reword: bool = False) -> Json:
+        """To be mirrored: it waits for a worker, or for its user to resume it. `reword`: where its status says that
+        already, it says what it waits for as well."""
+
+    def shows_that_it_waits(self, original: Json) -> bool:
+        """Its status is the reworded `waiting_status` already."""
 
     def ended_status(self, original: Json, now: str, *, reason: str = "", message: str = "") -> Json:
         """To be mirrored: it has ended as it had announced, else failed for this reason."""

@@ -7,6 +7,7 @@ before the first byte is sent; no way to a cluster is one without that.
 
 import asyncio
 import base64
+import os
 import socket
 import ssl
 from collections.abc import Callable
@@ -84,7 +85,8 @@ def in_words(error: BaseException) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not to be trusted: {error.verify_message}"
     if isinstance(error, OSError) and error.strerror:
-        return error.strerror
+        plain = os.strerror(error.errno) if error.errno and error.strerror.startswith("Connect call failed") else ""
+        return plain or error.strerror
     return str(error) or type(error).__name__
 
 

@@ -21,7 +21,7 @@ from .websocket import WebSocket, open_websocket
 _SUBPROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _STDIN, _STDOUT, _STDERR, _STATUS = 0, 1, 2, 3
 _PIECE: Final = 32 * 1024
-_LAST_WORDS: Final = 2000
+_LAST_WORDS: Final = 400
 
 
 class PodProcess:

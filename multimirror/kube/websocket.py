@@ -120,6 +120,7 @@ async def open_websocket(
 async def _opened(client: Client, target: str, path: str, subprotocols: Sequence[str]) -> WebSocket:
     key = base64.b64encode(os.urandom(16))
     own = {
+        "Accept": "*/*",
         "Connection": "Upgrade",
         "Upgrade": "websocket",
         "Sec-WebSocket-Version": "13",

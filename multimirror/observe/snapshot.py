@@ -243,8 +243,9 @@ def mirror_queue_view(state: FleetState, queue: Json) -> MirrorQueueView:
     )
 
 
-def job_view(state: FleetState, key: str) -> JobView | None:
-    """None where there is no such Job, or it is not ours."""
+def job_view(state: FleetState, key: str, *, deciding: bool = True) -> JobView | None:
+    """None where there is no such Job, or it is not ours. `deciding`: it is us who place Jobs; whoever does not goes by
+    what the one who does has reported."""
     original = state.original(key)
     if original is None:
         return None
@@ -257,8 +258,21 @@ def job_view(state: FleetState, key: str) -> JobView | None:
         attempt=original.attempt,
         cluster=original.cluster,
         connected=worker is not None and worker.connected,
-        decision=state.decision(original.uid),
+        decision=state.decision(original.uid) if deciding else _reported_decision(state, original),
     )
+
+
+def _reported_decision(state: FleetState, original: Original) -> DecisionView | None:
+    """Why a Job waits, as far as the status of its queue tells."""
+    if original.cluster is not None or original.finished:
+        return None
+    queues = {queue["metadata"]["name"]: queue for queue in state.mirror_queues()}
+    head = ((queues.get(original.queue) or {}).get("status") or {}).get("head") or {}
+    if not head:
+        return None
+    reason, message = str(head.get("reason", "")), str(head.get("message", ""))
+    behind = "" if head.get("job") == original.key else f"behind {head.get('job')}: "
+    return DecisionView(reason=reason, message=behind + message)
 
 
 def _reported(quotas: Collection[str], capacity: Mapping[str, Decimal]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 on the management cluster   Unassign, Reserve, PatchStatus, Tell, RejectStatus
 on a worker                 CreateCopy, DeleteCopy, SyncCopy
 for the scheduler           Enqueue, Grow
-for later                   Requeue
+for later                   Show, Requeue
 """
 
 from dataclasses import dataclass
@@ -105,6 +105,11 @@ class SyncCopy:
 
 
 @dataclass(frozen=True, slots=True)
+class Show:
+    """It is held, and its status does not say so yet (showing.py)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Requeue:
     """Time alone will change the answer."""
 
@@ -112,4 +117,4 @@ class Requeue:
 
 
 WorkerAction = CreateCopy | DeleteCopy | SyncCopy
-Action = Enqueue | Grow | Reserve | Unassign | PatchStatus | RejectStatus | Tell | WorkerAction | Requeue
+Action = Enqueue | Grow | Reserve | Unassign | PatchStatus | RejectStatus | Tell | WorkerAction | Show | Requeue

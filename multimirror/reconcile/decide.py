@@ -32,13 +32,14 @@ from multimirror.reconcile.actions import (
     PatchStatus,
     RejectStatus,
     Requeue,
+    Show,
     SyncCopy,
     Tell,
     Unassign,
 )
 from multimirror.reconcile.counting import another_template, reservation, template_changed
 from multimirror.reconcile.state import ObservedState
-from multimirror.workers.state import Contact
+from multimirror.workers.state import Contact, out_of_reach
 
 _QUIET_SECONDS: Final = 10.0
 """For so long the copy of an earlier attempt may take to go before anybody is told."""
@@ -93,10 +94,24 @@ def _unassigned(obj: Json, state: ObservedState) -> list[Action]:
             "it is held, as its user asked, and not placed; set spec.suspend to false, or remove the annotation "
             f"{HOLD_ANNOTATION}, to let it go"
         )
-        return [Tell("Held", message, "Normal")]
+        held: list[Action] = [Tell("Held", message, "Normal")]
+        return held if state.kind.shows_that_it_waits(obj) else [*held, Show()]
     # Where an earlier copy keeps its name, or may still run after all, there is no place for another.
     kept = {copy.worker: "an earlier copy of it is still there" for copy in _within_reach(state.copies, state)}
     return [Enqueue(tuple(sorted((kept | dict(state.refusals)).items())))]
+
+
+def decide_shown(state: ObservedState) -> list[Action]:
+    """What one writes about itself that is held, or has waited visibly long: asked apart, for it has time."""
+    kind, obj = state.kind, state.original
+    if obj is None or "deletionTimestamp" in obj["metadata"] or kind.outcome(obj).finished:
+        return []
+    attempt = attempt_of(obj)
+    if cluster_of(obj) is not None or kind.run_by_others(obj, attempt=attempt):
+        return []
+    if not is_held(kind, obj) and not state.waits:
+        return []  # it goes, or nobody has looked yet whether it does
+    return _mirrored(obj, state, kind.waiting_status(obj, _now(state), reword=True), None)
 
 
 def _show_suspended(obj: Json, state: ObservedState) -> list[Action]:
@@ -200,19 +215,37 @@ def _lost(obj: Json, state: ObservedState, cluster: str, contact: Contact) -> li
         return []  # its user stopped it: there is nothing to start elsewhere before it is resumed
     if contact.lost_since is None:
         return []  # it is being tried right now, and will be there or lost: a new connection must move nothing
-    wait = max(policy.lost_after, kind.safe_after(obj, policy.grace))
+    # What it was lost before counts; but a fence is safe only so long after the last contact.
+    wait = max(policy.lost_after - _lost_before(obj, contact), kind.safe_after(obj, policy.grace))
     due = contact.lost_since + wait - state.now
-    problem = f"worker {cluster} cannot be reached" + (f" ({contact.why})" if contact.why else "")
+    problem = out_of_reach(cluster, contact.reason, contact.why)
     if policy.when_lost == "Wait":
         return [Tell("WorkerLost", f"{problem}; the queue says to wait for it")]
     if due > 0:
         then = "started elsewhere" if policy.when_lost == "Redispatch" else "failed"
-        message = f"{problem}; unless it comes back within {wait:g} s the {kind.resource.kind} is {then}"
+        # A time, and not how long that is: whenever it is told again, it says the same.
+        until = f"{utc_datetime(contact.lost_since + wait):%H:%M:%S} UTC"
+        message = f"{problem}; unless it is back by {until} the {kind.resource.kind} is {then}"
         return [Tell("WorkerLost", message), Requeue(due)]
-    problem = f"{problem} for more than {wait:g} s"
+    problem = f"{problem} for more than {max(wait, policy.lost_after):g} s"
     if policy.when_lost == "Fail" or kind.outcome(obj).ending:
         return _end(obj, state, cluster, reason="WorkerLost", message=problem)
     return [Unassign("WorkerLost", f"{problem}; the {kind.resource.kind} is started elsewhere")]
+
+
+def _lost_before(obj: Json, contact: Contact) -> float:
+    """How many seconds its worker was lost already since the object started there, less what it was there meanwhile.
+
+    One that is back for a moment, again and again, would have to be waited for for ever; one that has been there for
+    as long as it was lost has made up for it.
+    """
+    started = seconds_of((obj.get("status") or {}).get("startTime"), contact.lost_since or 0.0)
+    lost, back = 0.0, started
+    for since, until in (*contact.outages, (contact.lost_since or 0.0, contact.lost_since or 0.0)):
+        begin = max(since, started)
+        lost = max(0.0, lost - max(0.0, begin - back)) + max(0.0, until - begin)
+        back = max(back, until)
+    return lost
 
 
 # --- copies of earlier attempts ---------------------------------------------------------------------------------------

@@ -104,7 +104,8 @@ class ManagementExecutor:
             if notes.rejected_status != action.status:
                 notes.rejected_status, notes.rejected_until = action.status, 0.0
                 metrics.STATUS_REFUSED.labels(worker, "server").inc()
-                words = f"the API server refuses the status from worker {worker}: {error.message}"
+                whose = f"from worker {worker}" if worker else "of a Job that waits"
+                words = f"the API server refuses the status {whose}: {error.message}"
                 self._announcements.tell(kind, obj, "StatusRefused", words)
             if not isinstance(error, Invalid):
                 notes.changed_at = changed_at

@@ -16,7 +16,7 @@ from typing import Final
 
 from multimirror.api.placement import Copy
 from multimirror.batch import Json
-from multimirror.kinds import Kind, Ref
+from multimirror.kinds import Kind, Ref, ref_of
 from multimirror.kube import Controller, RequeueAfter, WorkQueue, key_of
 from multimirror.kube.queue import BULK, LIVE
 from multimirror.kube.supervise import Supervisor
@@ -31,6 +31,7 @@ from multimirror.reconcile.actions import (
     RejectStatus,
     Requeue,
     Reserve,
+    Show,
     SyncCopy,
     Tell,
     Unassign,
@@ -39,6 +40,7 @@ from multimirror.reconcile.decide import decide
 from multimirror.reconcile.execute import ManagementExecutor, WorkerContext, WorkerExecutor
 from multimirror.reconcile.observer import Observer
 from multimirror.reconcile.originals import Originals
+from multimirror.reconcile.showing import Showing
 from multimirror.scheduling.scheduler import Scheduler
 from multimirror.workers import Workers
 
@@ -53,6 +55,7 @@ class Lanes:
         self,
         *,
         queue: WorkQueue[Ref],
+        waiting: WorkQueue[Ref],
         originals: Originals,
         workers: Workers,
         observer: Observer,
@@ -61,6 +64,7 @@ class Lanes:
         context: WorkerContext,
         options: DispatcherOptions,
     ) -> None:
+        """`waiting`: those of which the scheduler has found that they wait, and that do not show it yet."""
         self._originals, self._workers, self._observer, self._scheduler = originals, workers, observer, scheduler
         self._executor, self._context = executor, context
         self._memory, self._clock = context.memory, context.clock
@@ -68,6 +72,7 @@ class Lanes:
         self._management = Controller[Ref](
             "management", self._on_management, queue=queue, concurrency=options.concurrency
         )
+        self._showing = Showing(waiting, originals, observer, executor, lambda ref: ref in scheduler.decisions)
         self._lanes: dict[str, Controller[Ref]] = {}
         self._tasks: Supervisor | None = None
         self._running: set[asyncio.Task[None]] = set()
@@ -98,6 +103,7 @@ class Lanes:
         async with Supervisor() as tasks:
             self._tasks = tasks
             tasks.start("adding many", self._add_bulks())
+            self._keep_running(tasks.start("showing who waits", self._showing.run(), may_return=True))
             self.add_all(ref for ref, _ in self._originals.all())
             for worker in self._workers:
                 self.open(worker.name)
@@ -108,6 +114,7 @@ class Lanes:
                 self._tasks = None
                 self._bulks.clear()
                 self._all_added.set()
+                self._showing.stop()
                 for lane in self._lanes.values():
                     lane.stop()
             if self._running:
@@ -116,6 +123,7 @@ class Lanes:
     def stop(self) -> None:
         """Take up nothing more."""
         self._management.stop()
+        self._showing.stop()
         for lane in self._lanes.values():
             lane.stop()
 
@@ -133,10 +141,13 @@ class Lanes:
         queue = WorkQueue[Ref](name, group=self._observer.tenant)
         lane = Controller[Ref](name, reconcile, queue=queue, concurrency=self._worker_concurrency)
         self._lanes[worker] = lane
-        task = self._tasks.start(f"lane of {worker}", lane.run(), may_return=True)
-        self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        self._keep_running(self._tasks.start(f"lane of {worker}", lane.run(), may_return=True))
         return lane
+
+    def _keep_running(self, lane: asyncio.Task[None]) -> None:
+        """It comes to its end before we do."""
+        self._running.add(lane)
+        lane.add_done_callback(self._running.discard)
 
     def close(self, worker: str) -> None:
         """There is no such worker any more."""
@@ -154,6 +165,7 @@ class Lanes:
         await self.looked()
         for lane in tuple(self._lanes.values()):
             await lane.queue.idle()
+        await self._showing.idle()
 
     async def _add_bulks(self) -> None:
         while True:
@@ -213,6 +225,8 @@ class Lanes:
                 await self._executor.reserve(kind, obj, action)
             case RejectStatus():
                 self._executor.reject_status(kind, obj, action)
+            case Show():
+                self._showing.add(ref_of(kind, obj))
             case Tell():
                 self._context.announcements.tell_once(kind, obj, action.reason, action.message, action.type)
             case _:

@@ -65,7 +65,8 @@ class Observer:
             uids = (origin_uid(copy) for copy in session.all_copies(kind.resource))
             yield from (Ref(kind.resource.name, uid) for uid in uids if uid)
 
-    def observe(self, ref: Ref) -> ObservedState:
+    def observe(self, ref: Ref, *, waits: bool = False) -> ObservedState:
+        """`waits`: as the scheduler says."""
         originals, now = self._management.originals, self._clock()
         kind, obj, copies = originals.kind(ref), originals.get(ref), self._copies(ref)
         if obj is None:
@@ -86,6 +87,7 @@ class Observer:
             if last_seen is not None and last_seen.attempt == attempt_of(obj)
             else None,
             blocked_since=self._blocked_since(ref, obj, copies, now),
+            waits=waits,
             now=now,
         )
 

@@ -54,4 +54,6 @@ class ObservedState:
     """The status of the current attempt's copy when it was last seen, if it was finished and has vanished."""
     blocked_since: float | None = None
     """Since when copies of earlier attempts have been seen, while the present one has none yet."""
+    waits: bool = False
+    """The scheduler has looked at it, and it does not go now."""
     now: float = 0.0

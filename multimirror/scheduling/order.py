@@ -26,7 +26,7 @@ import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from multimirror.kinds.kind import Ref
@@ -112,18 +112,20 @@ class Waiting:
             self.put(candidate)
 
     def put(self, candidate: Candidate) -> bool:
-        """This one waits, as it is now. Whether that is news."""
-        before = self._waiters.get(candidate.ref)
+        """This one waits, as it is now. Whether that is news: that it has another version is not, for whether there is
+        room for it does not depend on that (we write that it waits, and that is one)."""
+        before, news = self._waiters.get(candidate.ref), True
         if before is not None:
             if before.candidate == candidate:
                 return False
+            news = replace(before.candidate, version=candidate.version) != candidate
             self.remove(candidate.ref)
         waiter = self._waiters[candidate.ref] = _waiter(candidate)
         queue = self._own(candidate.queue)
         insort(self._own_line(queue, candidate.namespace).waiters, waiter)
         queue.count += 1
         queue.growing += candidate.growth is not None
-        return True
+        return news
 
     def remove(self, ref: Ref) -> Candidate | None:
         """This one waits no longer. Gives it, if it did."""

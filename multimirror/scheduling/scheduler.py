@@ -17,6 +17,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final, Protocol
 
 import structlog
@@ -51,6 +52,8 @@ _TAIL: Final = 500
 _TOLD_PER_PASS: Final = 100
 _TELL_ON_SECONDS: Final = 2.0
 """Until those hear why they wait who could not be told in the last pass: events go out 50 a second."""
+VISIBLE_SECONDS: Final = 2.0
+"""So long after its creation an object that waits says so on its status: most have gone by then."""
 _REFUSALS_UNTOLD: Final = 2
 """So often an assignment may be refused before its user hears of it: an API server that starts refuses everything."""
 
@@ -78,11 +81,14 @@ class Scheduler:
         worker: Callable[[str], WorkerSnapshot | None],
         clock: Callable[[], float],
         keep: Callable[[Kind, Json], None] = lambda kind, obj: None,
+        unshown: Callable[[Ref, float], None] = lambda ref, seconds: None,
         concurrency: int = 16,
     ) -> None:
-        """`keep` is given every assigned object, whole, as the API server answered."""
+        """`keep` is given every assigned object, whole, as the API server answered; `unshown` every one that waits and
+        whose status does not say so, and in how many seconds it will have waited visibly long."""
         self._client, self._objects = client, objects
         self._assignments, self._announcements, self._keep = assignments, announcements, keep
+        self._unshown = unshown
         self._queues, self._workers, self._worker, self._clock = queues, workers, worker, clock
         self._waiting = Waiting()
         self._news = asyncio.Event()
@@ -202,15 +208,15 @@ class Scheduler:
     def _show_heads(self, heads: dict[str, Waits]) -> None:
         """Of queues that the pass did not come to, the first is still the one that it was, if it waits."""
         for queue, head in self.heads.items():
-            if queue not in heads and self._waiting.get(head.candidate.ref) is head.candidate:
+            if queue not in heads and self._current(head.candidate) is not None:
                 heads[queue] = head
         self.heads = heads
 
     def _place(self, step: Placed, queues: Mapping[str, MirrorQueueSpec]) -> None:
         """Unless what it was decided on has changed during the pass: then the next one decides."""
-        candidate, worker = step.candidate, step.decision.chosen
+        candidate, worker = self._current(step.candidate), step.decision.chosen
         assert worker is not None
-        if self._waiting.get(candidate.ref) is not candidate:
+        if candidate is None:
             return
         queue, there = self._queues().get(candidate.queue), self._worker(worker)
         if queue is None or queue is not queues[candidate.queue] or there is None or not there.is_open:
@@ -238,11 +244,14 @@ class Scheduler:
     def _keep_waiting(self, step: Waits, heads: dict[str, Waits], untold: Turns[Ref, Waits]) -> None:
         """Note why, and whether its user has to be told."""
         ref, namespace = step.candidate.ref, step.candidate.namespace
-        if self._waiting.get(ref) is not step.candidate:
+        if self._current(step.candidate) is None:
             return
+        looked_at = ref in self.decisions
         self.decisions[ref] = step.decision
         if step.candidate.growth is None:
             heads.setdefault(step.candidate.queue, step)
+            if not looked_at:
+                self._show(step.candidate)
         if self._announcements.knows_why_it_waits(ref, step.decision.reason):
             return
         if untold.count(namespace) < _TOLD_PER_PASS:
@@ -250,13 +259,21 @@ class Scheduler:
         else:
             self._untold = True
 
+    def _show(self, candidate: Candidate) -> None:
+        """It was looked at, and waits: it is to say so when it has waited visibly long, if it does not yet."""
+        ref, now = candidate.ref, self._clock()
+        obj = self._objects.get(ref)
+        if obj is not None and not self._objects.kind(ref).shows_that_it_waits(obj):
+            waited = max(0.0, now - seconds_of(candidate.created, now))
+            self._unshown(ref, max(0.0, VISIBLE_SECONDS - waited))
+
     def _tell(self, untold: Turns[Ref, Waits]) -> None:
         """Those who do not know yet why they wait: namespaces take turns, and the others are told after a while."""
         left = _TOLD_PER_PASS
         while untold and left:
             ref, step = untold.pop()
             obj = self._objects.get(ref)
-            if obj is None or self._waiting.get(ref) is not step.candidate:
+            if obj is None or self._current(step.candidate) is None:
                 continue
             if self._announcements.room(step.candidate.namespace) <= 0:
                 self._untold = True
@@ -348,6 +365,14 @@ class Scheduler:
         assignment, growing = self._assignments.get(ref), self._assignments.growing(ref)
         candidate = assignment.candidate if assignment is not None else growing
         return candidate.namespace if candidate is not None else ""
+
+    def _current(self, candidate: Candidate) -> Candidate | None:
+        """It as it waits now, which may be another version of what was decided on; None where it is another one in any
+        other way (that was news: the next pass looks at it), or does not wait."""
+        current = self._waiting.get(candidate.ref)
+        if current is None or current is candidate:
+            return current
+        return current if replace(candidate, version=current.version) == current else None
 
     def _drop(self, ref: Ref) -> bool:
         self.decisions.pop(ref, None)

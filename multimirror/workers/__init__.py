@@ -9,7 +9,7 @@ from multimirror.workers.options import Heartbeat, WorkerOptions
 from multimirror.workers.probe import identity_of
 from multimirror.workers.renewal import TokenRenewal
 from multimirror.workers.session import NotFollowed, Session
-from multimirror.workers.state import Contact, TokenState, WorkerState, conditions, merged_conditions
+from multimirror.workers.state import Contact, TokenState, WorkerState, conditions, merged_conditions, out_of_reach
 
 __all__ = [
     "Contact",
@@ -31,6 +31,7 @@ __all__ = [
     "find_copy_key",
     "identity_of",
     "merged_conditions",
+    "out_of_reach",
     "trim_namespace",
     "trim_secret",
 ]

@@ -22,7 +22,7 @@ from multimirror.kube.backoff import Backoff
 from multimirror.kube.errors import ConfigError, OverBudget
 from multimirror.kube.resources import JOBS
 from multimirror.workers import metrics
-from multimirror.workers.addresses import failure_in_words
+from multimirror.workers.addresses import failure_in_words, why_not_connected
 from multimirror.workers.limits import WorkerBudget
 from multimirror.workers.losses import Losses
 from multimirror.workers.misbehaviour import Misbehaviour
@@ -181,6 +181,8 @@ class Worker:
             state.ready and self.session is not None,
             self._losses.since(self.name) if self._settled.is_set() else None,
             state.why_not_ready[1],
+            state.why_not_ready[0],
+            outages=self._losses.outages(self.name),
             recorded=recorded,
             clock_ahead=state.clock_ahead,
         )
@@ -191,12 +193,12 @@ class Worker:
         trouble = state.unfollowed.get((resource.name, namespace))
         is_filled = self.session.is_filled(namespace, resource)
         if trouble is None and is_filled:
-            return replace(contact, connected=True, lost_since=None, why="")
+            return replace(contact, connected=True, lost_since=None, why="", reason="")
         if trouble is None and not state.ready:
             return contact  # it is not followed because nothing is allowed there
         why = trouble or f"its namespace {namespace} is not followed yet"
         lost_since = self._losses.since(self.name, (resource, namespace))
-        return replace(contact, connected=False, lost_since=lost_since, why=why)
+        return replace(contact, connected=False, lost_since=lost_since, why=why, reason="")
 
     # --- the connection
 
@@ -285,8 +287,8 @@ class Worker:
             if self._breach is not None:
                 raise
             if connected or self._retries == 0:
-                message = failure_in_words(self.name, connection.server, target.joined_by, error)
-                self._lost(_reason(error), message)
+                reason, _ = why_not_connected(error)
+                self._lost(reason, failure_in_words(self.name, connection.server, target.joined_by, error))
             else:
                 self._retries -= 1  # as with heartbeats, one failure is no loss
                 self._log.info("worker is not connected anew yet", error=str(error))
@@ -523,7 +525,3 @@ class Worker:
 def _phase(name: str) -> float:
     """When in the period its heart beats: fifty workers that were connected together do not all beat together."""
     return zlib.crc32(name.encode()) / 2**32
-
-
-def _reason(error: ApiError | TimeoutError) -> str:
-    return type(error).__name__ if isinstance(error, ApiError) else "TimedOut"

@@ -271,8 +271,8 @@ class Session:
                 await _first(self._expected)
         except TimeoutError:
             late = next(informer for informer in (*needed, *self._expected) if not informer.has_synced)
-            why = str(late.error) if late.error is not None else f"no list of {late.resource.name} in {_SYNC:g} s"
-            raise Unreachable(why, cluster=self.client.cluster) from None
+            why = f"no list of {late.resource.name} in {_SYNC:g} s"
+            raise late.error or Unreachable(why, cluster=self.client.cluster) from None
         with suppress(TimeoutError):
             async with asyncio.timeout(_STRAGGLERS):
                 for caches in self._caches.values():

@@ -3,11 +3,20 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import Final
 
 from multimirror.api import CONNECTED, MISBEHAVING, READY, RENEWED
 from multimirror.batch import Json, find_condition
 from multimirror.batch.times import seconds_of, utc_datetime
 from multimirror.workers.misbehaviour import Misbehaviour
+
+ANSWERED: Final = frozenset(
+    {
+        *("ApiError", "BadAnswer", "BadRequest", "Conflict", "Forbidden", "Gone", "Invalid", "NotFound"),
+        *("ServerError", "TooManyRequests", "Unauthorized"),
+    }
+)
+"""Reasons why a worker is not connected although its API server answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +28,10 @@ class Contact:
     """Since when not (seconds since the epoch). None: it can, or it is being tried right now and nobody knows yet."""
     why: str = ""
     """Why not, in words."""
+    reason: str = ""
+    """And in one word, that of the condition."""
+    outages: tuple[tuple[float, float], ...] = ()
+    """From when until when it was lost before, the latest last; as far as that is remembered."""
     recorded: bool = True
     """Its WorkerCluster says that it is connected, so that whoever comes after us will know: without that no fence
     is renewed there."""
@@ -77,6 +90,12 @@ class WorkerState:
         if self.missing:
             return "PermissionDenied", f"the account may not {', '.join(self.missing)}; see deploy/worker"
         return "Ready", "it takes Jobs"
+
+
+def out_of_reach(worker: str, reason: str, why: str) -> str:
+    """That a worker is not connected, in words for the users of its Jobs."""
+    how = "is of no use now" if reason in ANSWERED else "cannot be reached"
+    return f"worker {worker} {how}" + (f" ({why})" if why else "")
 
 
 def conditions(

@@ -1,8 +1,8 @@
 """`multimirror install`: the flags, and what is told on the way."""
 
-import asyncio
 import re
 import sys
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -14,10 +14,10 @@ from multimirror.api import MANAGED_BY
 from multimirror.cli.admission import registration
 from multimirror.cli.apply import ObjectChange
 from multimirror.cli.connection import SYSTEM_NAMESPACE, Management, on_management
-from multimirror.cli.errors import CommandError, Exit
+from multimirror.cli.errors import Exit
 from multimirror.cli.flags import Duration
 from multimirror.cli.installation.authority import with_new_authority
-from multimirror.cli.installation.install import Report, choose, install, prune, ready
+from multimirror.cli.installation.install import Installation, Report, choose
 from multimirror.cli.installation.objects import (
     ADMISSIONS,
     COMPONENTS,
@@ -27,7 +27,6 @@ from multimirror.cli.installation.objects import (
     objects,
 )
 from multimirror.cli.output import Styled, echo, show
-from multimirror.kube import Client
 
 EXAMPLES = """\b
 Examples:
@@ -91,7 +90,7 @@ def _manager(_: click.Context, __: click.Parameter, value: str) -> str:
     help="client: print it; server: have it checked.",
 )
 @click.option("--wait/--no-wait", default=False, show_default=True, help="Until every replica is ready.")
-@click.option("--timeout", "time_limit", type=Duration(), default="5m", show_default=True, help="Of --wait.")
+@click.option("--timeout", "time_limit", type=Duration(), default="5m", show_default=True, help="Of any wait.")
 @click.option(
     "-o",
     "--output",
@@ -114,7 +113,8 @@ async def command(
     """Install the controller, or bring it up to date.
 
     Applies CRDs, RBAC, admission, Service and Deployment to the management cluster by server-side apply, and says what
-    changed. Run it again to upgrade, or to change a flag.
+    changed. Run it again to upgrade, or to change a flag. A webhook is registered when it answers, and waited for; when
+    admission changes, what was there goes when what is to be there acts.
     """
     if (flags["component"] == "registration") != (flags["admission_url"] is not None):
         raise click.UsageError("--component registration and --admission-url: give both of them, or none")
@@ -130,19 +130,23 @@ async def command(
         options = _options(flags, await choose(client) if flags["admission"] == "auto" else "none")
         report = Report(_line if output == "text" else _nothing)
         dry = dry_run == "server"
-        await install(client, options, report, dry_run=dry)
+        run = Installation(
+            client=client,
+            options=options,
+            report=report,
+            tell=_told_once(),
+            warn=lambda text: echo(f"warning: {text}", err=True),
+            seconds=time_limit.total_seconds(),
+        )
+        await run.run(dry_run=dry)
         if wait and not dry:
-            await _wait(client, options, time_limit.total_seconds())
-        kept = await prune(client, options, report, dry_run=dry)
+            await run.wait()
     for warning in report.warnings:
         echo(f"warning: {warning}", err=True)
     if output == "text":
         _summary(report, options, dry_run=dry)
     else:
         _print([each.obj for each in report.changes if each.operation != "deleted"], output)
-    if kept:
-        echo(f"note: until the webhook answers, these stay: {', '.join(kept)}", err=True)
-        echo("  Run this once more when the replicas are ready, or with --wait.", err=True)
     return Exit.OK
 
 
@@ -150,15 +154,17 @@ def _options(flags: dict[str, Any], auto: Admission) -> InstallOptions:
     return InstallOptions(**{**flags, "admission": auto if flags["admission"] == "auto" else flags["admission"]})
 
 
-async def _wait(client: Client, options: InstallOptions, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await ready(client, options, lambda text: echo(f"waiting: {text}", err=True))
-    except TimeoutError:
-        raise CommandError(
-            f"not ready after {seconds:g} s",
-            f"See `kubectl -n {options.namespace} describe pods`, or give it more time with --timeout.",
-        ) from None
+def _told_once() -> Callable[[str], None]:
+    """Says what is waited for, when that is new."""
+    last = ""
+
+    def tell(text: str) -> None:
+        nonlocal last
+        if text != last:
+            echo(f"waiting: {text}", err=True)
+        last = text
+
+    return tell
 
 
 def _line(change: ObjectChange) -> None:

@@ -22,7 +22,6 @@ EXAMPLES = """\b
 Examples:
   multimirror join east --kubeconfig east.yaml --namespaces team-a,team-b=b
   multimirror join east --kubeconfig all.yaml --context east --all-namespaces
-  multimirror join east --kubeconfig east.yaml --namespaces team-a --server https://10.0.0.1:6443
   multimirror join east --kubeconfig east.yaml --new-token
 """
 _QUIET: Final = 8.0
@@ -38,7 +37,9 @@ _QUIET: Final = 8.0
 @click.option("--label", multiple=True, metavar="KEY=VALUE", help="For the selectors of queues.")
 @click.option("--weight", type=click.IntRange(1, 1000), metavar="N", help="Its share under the placement Weighted.")
 @click.option("--max-jobs", type=click.IntRange(1), metavar="N", help="The most Jobs at a time.")
-@click.option("--server", metavar="URL", help="Its address as the dispatcher sees it.  [default: the kubeconfig's]")
+@click.option(
+    "--server", metavar="URL", help="Its address for the dispatcher, which tries it.  [default: the kubeconfig's]"
+)
 @click.option("--token-duration", type=Duration(), default="24h", show_default=True, help="Of its first token.")
 @click.option("--new-token", is_flag=True, help="And revoke the one that is stored.")
 @click.option("--lasting-token", is_flag=True, help="One that never ends. Nobody revokes it.")
@@ -60,8 +61,7 @@ async def command(
 
     On the worker: an account with the least rights, whose token the dispatcher renews. On the management cluster: a
     Secret with it, and a WorkerCluster. The first join says whose Jobs may go there (--namespaces or --all-namespaces).
-    Join again to repair or change; what is not given stays as it is. The new account is tried by the address in
-    --kubeconfig; the one of --server by the dispatcher, whose answer is waited for.
+    Join again to repair or change; what is not given stays as it is.
     """
     options = _options(name, **given)
     access = worker_access(kubeconfig, context)

@@ -1,19 +1,30 @@
 """`multimirror install`: everything in its place on a cluster, as often as you like.
 
 Idempotent: what is right is left alone, what differs is put right, what other flags had installed and these do not is
-removed (a webhook's registration above all, since Jobs cannot be created while it points at nobody). Only objects that
-carry our label are removed. Nothing is rolled back when it fails half-way: run it again.
+removed. Only objects that carry our label are removed. Nothing is rolled back when it fails half-way: run it again.
+
+How Jobs are admitted meanwhile is in admission_change.py: no Job is refused, or missed, because of an installation.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Final
 
 from multimirror.batch import Json
 from multimirror.cli.admission import SERVICE
 from multimirror.cli.apply import ObjectChange, Operation, apply_and_compare, find, remove
 from multimirror.cli.errors import CommandError, Exit
+from multimirror.cli.installation.admission_change import (
+    ANSWERS_IN_A_ROW,
+    SETTLE_SECONDS,
+    Observed,
+    Step,
+    answers,
+    failing_open,
+    steps,
+)
 from multimirror.cli.installation.authority import authority, with_authority
 from multimirror.cli.installation.objects import (
     KINDS,
@@ -28,6 +39,16 @@ from multimirror.cli.installation.objects import (
 from multimirror.kube import Client
 from multimirror.kube.errors import NotFound
 from multimirror.kube.resources import MUTATING_POLICIES, MUTATING_WEBHOOKS
+
+_POLL_SECONDS: Final = 0.25
+_UNANSWERED_SECONDS: Final = 5.0
+"""That a webhook which replaces nothing is waited for: it fails closed, as it will whenever it is away."""
+_REGISTRATION: Final[Json] = {
+    "apiVersion": MUTATING_WEBHOOKS.api_version,
+    "kind": MUTATING_WEBHOOKS.kind,
+    "metadata": {"name": "multimirror"},
+}
+"""For those who only look for it."""
 
 Tell = Callable[[str], None]
 
@@ -51,12 +72,118 @@ class Report:
         return sum(each.operation == operation for each in self.changes)
 
 
-async def install(client: Client, options: InstallOptions, report: Report, *, dry_run: bool) -> None:
-    await _not_helms(client, options)
-    for obj in await with_authority(client, objects(options), options.namespace, datetime.now(UTC)):
+@dataclass(slots=True, kw_only=True)
+class Installation:
+    """One run of the command."""
+
+    client: Client
+    options: InstallOptions
+    report: Report
+    tell: Tell
+    """Hears how far it is, whenever that changes."""
+    warn: Tell
+    seconds: float
+    """The most that is waited for anything."""
+
+    async def run(self, *, dry_run: bool) -> None:
+        await _not_helms(self.client, self.options)
+        wanted = await with_authority(self.client, objects(self.options), self.options.namespace, datetime.now(UTC))
+        if dry_run or self.options.component != "dispatcher":
+            for obj in wanted:
+                await self._apply(obj, dry_run=dry_run)
+            await self._remove(dry_run=dry_run)
+            return
+        before = await self._observe()
+        registrations = [obj for obj in wanted if obj["kind"] == MUTATING_WEBHOOKS.kind]
+        for step in steps(self.options.admission, before):
+            if step == "apply":
+                for obj in wanted:
+                    if obj not in registrations:
+                        await self._apply(obj)
+            elif step in {"try", "register"}:
+                for obj in registrations:
+                    await self._apply(obj if step == "register" else failing_open(obj))
+            else:
+                await self._do(step, before)
+
+    async def _do(self, step: Step, before: Observed) -> None:
+        match step:
+            case "wait":
+                await ready(self.client, [self._webhook()], self.tell, self.seconds)
+            case "ask":
+                await self._ask(before)
+            case "settle":
+                self.tell(f"API servers are given {SETTLE_SECONDS:g} s to hear of it")
+                await asyncio.sleep(SETTLE_SECONDS)
+            case "unregister":
+                await self._remove({MUTATING_WEBHOOKS.kind})
+            case "remove":
+                await self._remove()
+
+    async def wait(self) -> None:
+        """Until everything is ready."""
+        await ready(self.client, objects(self.options), self.tell, self.seconds)
+
+    async def _observe(self) -> Observed:
+        unwanted = [obj for obj in superfluous(self.options) if "AdmissionPolicy" in obj["kind"]]
+        return Observed(
+            policies=any([await self._ours(obj) is not None for obj in unwanted]),
+            registration=await self._ours(_REGISTRATION),
+            webhook=await self._ours(self._webhook()) is not None,
+        )
+
+    def _webhook(self) -> Json:
+        with_it = objects(InstallOptions(namespace=self.options.namespace, admission="webhook"))
+        return next(obj for obj in with_it if identity(obj)[::2] == ("Deployment", SERVICE))
+
+    async def _ours(self, obj: Json) -> Json | None:
+        found = await find(self.client, obj)
+        return found if found is not None and ours(found) else None
+
+    async def _apply(self, obj: Json, *, dry_run: bool = False) -> None:
         if obj["kind"] == MUTATING_WEBHOOKS.kind and not dry_run:
-            await _drop_foreign(client, obj)
-        report.add(await apply_and_compare(client, obj, dry_run=dry_run))
+            await _drop_foreign(self.client, obj)
+        self.report.add(await apply_and_compare(self.client, obj, dry_run=dry_run))
+
+    async def _remove(self, kinds: set[str] | None = None, *, dry_run: bool = False) -> None:
+        """What other flags had installed, if it is ours."""
+        unwanted = superfluous(self.options)
+        if self.options.component == "dispatcher" and self.options.admission != "webhook":
+            unwanted.append(authority(self.options.namespace))
+        for obj in unwanted:
+            if (kinds is None or obj["kind"] in kinds) and await self._ours(obj) is not None:
+                change = await remove(self.client, obj, dry_run=dry_run)
+                if change is not None:
+                    self.report.add(change)
+
+    async def _ask(self, before: Observed) -> None:
+        """Until the webhook answers. Where policies are in force, they stay in charge until it does."""
+        try:
+            async with asyncio.timeout(self.seconds if before.policies else _UNANSWERED_SECONDS):
+                await self._answered()
+        except TimeoutError:
+            problem = "the webhook's replicas are ready, but the API server gets no answer from them"
+            remedy = "Is the way from API servers to port 9443 of these pods open (firewall, networkPolicy)?"
+            if not before.policies:
+                self.warn(f"{problem}: Jobs that ask for a queue are refused until it does. {remedy}")
+                return
+            if before.registration is None:
+                await remove(self.client, _REGISTRATION)
+            raise CommandError(f"{problem}: the policies stay", f"{remedy} Then run this again.") from None
+
+    async def _answered(self) -> None:
+        in_a_row = 0
+        while in_a_row < ANSWERS_IN_A_ROW:
+            match await answers(self.client, self.options.namespace):
+                case True:
+                    in_a_row += 1
+                case False:
+                    in_a_row = 0
+                    self.tell("the API server gets no answer from the webhook yet")
+                case None:  # somebody else's rules are in the way
+                    await asyncio.sleep(SETTLE_SECONDS)
+                    return
+            await asyncio.sleep(_POLL_SECONDS)
 
 
 async def choose(client: Client) -> Admission:
@@ -76,41 +203,23 @@ async def _drop_foreign(client: Client, wanted: Json) -> None:
         await client.replace(MUTATING_WEBHOOKS, {**wanted, "metadata": live["metadata"]})
 
 
-async def prune(client: Client, options: InstallOptions, report: Report, *, dry_run: bool) -> list[str]:
-    """Remove what other flags had installed. Gives the names of what has to stay until the webhook answers.
-
-    Policies that were replaced by the webhook go only when it answers: no Job that asks for a queue may slip through.
-    """
-    kept = []
-    more = [] if options.admission == "webhook" or options.component != "dispatcher" else [authority(options.namespace)]
-    for obj in [*superfluous(options), *more]:
-        found = await find(client, obj)
-        if found is None or not ours(found):
-            continue
-        is_policy = "AdmissionPolicy" in obj["kind"]
-        if options.admission == "webhook" and is_policy and not await _answers(client, options):
-            kept.append(display_name(obj))
-        elif change := await remove(client, obj, dry_run=dry_run):
-            report.add(change)
-    return kept
-
-
-async def _answers(client: Client, options: InstallOptions) -> bool:
-    deployment = next(obj for obj in objects(options) if identity(obj)[::2] == ("Deployment", SERVICE))
-    return why_not_ready(await find(client, deployment)) is None
-
-
-async def ready(client: Client, options: InstallOptions, tell: Tell) -> None:
-    """Wait until our kinds are served and every replica answers; `tell` hears how far it is whenever that changes."""
-    said = ""
-    for obj in objects(options):
-        if obj["kind"] not in {"CustomResourceDefinition", "Deployment"}:
-            continue
-        while (missing := why_not_ready(await find(client, obj))) is not None:
-            if missing != said:
-                tell(f"{display_name(obj)}: {missing}")
-                said = missing
-            await asyncio.sleep(0.25)
+async def ready(client: Client, wanted: Sequence[Json], tell: Tell, seconds: float) -> None:
+    """Wait until our kinds are served and every replica answers."""
+    try:
+        async with asyncio.timeout(seconds):
+            for obj in wanted:
+                while obj["kind"] in {"CustomResourceDefinition", "Deployment"}:
+                    missing = why_not_ready(await find(client, obj))
+                    if missing is None:
+                        break
+                    tell(f"{display_name(obj)}: {missing}")
+                    await asyncio.sleep(_POLL_SECONDS)
+    except TimeoutError:
+        where = next(obj["metadata"]["namespace"] for obj in wanted if obj["kind"] == "Deployment")
+        raise CommandError(
+            f"not ready after {seconds:g} s",
+            f"See `kubectl -n {where} describe pods`, or give it more time with --timeout.",
+        ) from None
 
 
 def why_not_ready(obj: Json | None) -> str | None:

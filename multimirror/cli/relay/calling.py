@@ -12,7 +12,7 @@ from typing import Final
 from multimirror.batch import Json
 from multimirror.cli.background import Background
 from multimirror.cli.relay.streams import Streams
-from multimirror.kube import ApiError, Client, resources
+from multimirror.kube import ApiError, Client, Connection, resources
 from multimirror.kube.errors import Forbidden
 from multimirror.kube.pod_exec import PodProcess, pod_exec
 from multimirror.kube.supervise import Supervisor
@@ -20,38 +20,39 @@ from multimirror.kube.supervise import Supervisor
 _PODS: Final = "app.kubernetes.io/name=multimirror,app.kubernetes.io/component=dispatcher"
 _CONTAINER: Final = "dispatcher"
 _HEARTBEAT_SECONDS: Final = 15.0
-_START_SECONDS: Final = 8.0
+_START_SECONDS: Final = 25.0
 
 
 class Relay:
     """Connections to workers through one management cluster. Raises OSError, whose text says what is in the way."""
 
-    def __init__(self, management: Client, system: str, tasks: Background) -> None:
+    def __init__(self, management: Connection, system: str, tasks: Background) -> None:
         self._management, self._system, self._tasks = management, system, tasks
         self._opening = asyncio.Lock()
         self._streams: Streams | None = None
 
-    async def connect(self, worker: str) -> socket.socket:
-        """One to the stored address of that worker, for TLS to begin on."""
+    async def connect(self, stored_in: str) -> socket.socket:
+        """One to the address that is stored there (SECRET/KEY), for TLS to begin on."""
         async with self._opening:
             streams = self._streams or await self._started()
         try:
             async with asyncio.timeout(_START_SECONDS):
-                stream = await streams.open(worker)
+                stream = await streams.open(stored_in)
         except TimeoutError:
             raise OSError(None, f"no answer from the dispatcher's pod in {_START_SECONDS:g} s") from None
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
         reader, writer = await asyncio.open_connection(sock=theirs)
-        self._tasks.start(f"connection to {worker}", streams.carry(stream, reader, writer))
+        self._tasks.start(f"connection to {stored_in}", streams.carry(stream, reader, writer))
         return ours
 
     async def _started(self) -> Streams:
         try:
-            pod = await self._pod()
             command = ["multimirror", "relay", "--system-namespace", self._system]
-            process = await pod_exec(self._management, self._system, pod, command, container=_CONTAINER)
+            async with Client(self._management, timeout=_START_SECONDS, user_agent="multimirror-cli") as client:
+                pod = await self._pod(client)
+                process = await pod_exec(client, self._system, pod, command, container=_CONTAINER)
         except Forbidden as error:
             message = (
                 f"{error.message}; it needs `list pods`, and `get` and `create` on pods/exec, in namespace "
@@ -64,8 +65,8 @@ class Relay:
         self._tasks.start(f"relay in pod {pod}", self._run(process, started))
         return await started
 
-    async def _pod(self) -> str:
-        pods = (await self._management.list(resources.PODS, self._system, label_selector=_PODS)).items
+    async def _pod(self, client: Client) -> str:
+        pods = (await client.list(resources.PODS, self._system, label_selector=_PODS)).items
         found = choose_pod(pods)
         if found is None:
             raise OSError(None, f"no pod of the dispatcher runs in namespace {self._system}")

@@ -2,7 +2,7 @@
 
 A frame is a kind (1 byte), the number of its connection (4), a length (4) and that many bytes:
 
-    OPEN    the name of a worker; the connection has that number from now on
+    OPEN    where its address is stored; the connection has that number from now on
     OPENED  it is there
     DATA    a piece of it
     CREDIT  so many more bytes may be sent (4 bytes): those that its reader has taken
@@ -38,6 +38,9 @@ class Kind(IntEnum):
     CLOSE = 5
 
 
+_KINDS: Final = frozenset(map(int, Kind))
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     kind: Kind
@@ -64,7 +67,7 @@ class Frames:
         found: list[Frame] = []
         while len(self._buffer) >= _HEAD.size:
             kind, stream, size = _HEAD.unpack_from(self._buffer)
-            if size > _LONGEST or kind not in Kind:
+            if size > _LONGEST or kind not in _KINDS:
                 raise ProtocolError(None, "what it sends is not understood")
             end = _HEAD.size + size
             if len(self._buffer) < end:

@@ -1,33 +1,70 @@
-"""Statuses that no worker tells, because there is none to tell them: waiting again, and ended without a last word.
+"""Statuses that no worker tells, because there is none to tell them: waiting, and ended without a last word.
 
 They go through the mirror like any other, so that every rule of the Job API is applied to them too.
 """
 
-from multimirror.batch import Json, Phase, find_condition, phase, with_condition
+from typing import Final
+
+from multimirror.api import HOLD_ANNOTATION
+from multimirror.api.placement import cluster_of, hold_requested
+from multimirror.batch import Json, Phase, find_condition, is_suspended, phase, with_condition
+from multimirror.batch.conditions import SUSPENDED
+
+STOPPED: Final = "Job suspended"
+"""What Kubernetes says of a Job that its user suspended."""
+_OURS: Final = f"{STOPPED}: "
+"""So begins what only we say. Versions before and after know it by this: it stays."""
+WAITS: Final = f"{_OURS}it waits for a worker cluster; its events and `multimirror explain` say why"
+"""True for as long as it waits, whatever for: it is written once. Other words would be a write for each that waits."""
+HELD: Final = (
+    f"{_OURS}it is held, as its user asked; set spec.suspend to false, or remove the annotation {HOLD_ANNOTATION}, "
+    "to let it go"
+)
 
 
-def waiting_status(job: Json, now: str) -> Json:
-    """What a Job shows that ran and now waits for a worker, or for its user to resume it."""
-    status = job.get("status") or {}
-    conditions = [c for c in status.get("conditions") or () if c["type"] != "Suspended"]
-    current = find_condition(status.get("conditions") or (), "Suspended")
-    suspended = with_condition(
-        [current] if current is not None else [],
-        "Suspended",
-        "True",
-        now=now,
-        reason="JobSuspended",
-        message="Job suspended",
-    )
-    if current is not None and current.get("status") == "True":
-        suspended = [current]
-    return {"conditions": conditions + suspended, "active": 0, "ready": 0, "terminating": 0}
+def waiting_status(job: Json, now: str, *, reword: bool = False) -> Json:
+    """What a Job shows that waits for a worker, or for its user to resume it. One that shows it already keeps the time
+    since when it does, and its words, unless they are to be put right."""
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    rest = [c for c in conditions if c["type"] != SUSPENDED]
+    current, message = find_condition(conditions, SUSPENDED) or {}, _message(job)
+    shown = current.get("status") == "True"
+    suspended = current
+    if not shown or (reword and current.get("message") != message):
+        suspended = {
+            "type": SUSPENDED,
+            "status": "True",
+            "lastProbeTime": now,
+            "lastTransitionTime": current.get("lastTransitionTime", now) if shown else now,
+            "reason": "JobSuspended",
+            "message": message,
+        }
+    return {"conditions": [*rest, suspended], "active": 0, "ready": 0, "terminating": 0}
+
+
+def shows_that_it_waits(job: Json) -> bool:
+    """Its status says so, and whether for a worker or for its user."""
+    current = find_condition((job.get("status") or {}).get("conditions") or (), SUSPENDED)
+    return current is not None and current.get("status") == "True" and current.get("message") == _message(job)
+
+
+def is_our_own(condition: Json) -> bool:
+    """A condition that we write onto a Job before anybody has run it."""
+    return condition.get("type") == SUSPENDED and str(condition.get("message", "")).startswith(_OURS)
+
+
+def _message(job: Json) -> str:
+    if cluster_of(job) is not None:
+        return STOPPED
+    return HELD if hold_requested(job) and job["spec"].get("suspend") else WAITS
 
 
 def ended_status(job: Json, now: str, *, reason: str = "", message: str = "") -> Json:
     """The Job's status brought to its end: the one that it had announced, else failure for that reason."""
     status = dict(job.get("status") or {})
     conditions = list(status.get("conditions") or ())
+    if is_suspended(status) and not job["spec"].get("suspend"):
+        conditions = with_condition(conditions, SUSPENDED, "False", now=now, reason="JobResumed", message="Job resumed")
     if phase(status) is Phase.SUCCESS_CRITERIA_MET:
         interim, terminal = find_condition(conditions, "SuccessCriteriaMet"), "Complete"
         status["completionTime"] = now

@@ -99,8 +99,11 @@ class JobKind:
     def mirror(self, original: Json, observed: object) -> Json | Rejection | None:
         return mirror_status(original, observed)
 
-    def waiting_status(self, original: Json, now: str) -> Json:
-        return endings.waiting_status(original, now)
+    def waiting_status(self, original: Json, now: str, *, reword: bool = False) -> Json:
+        return endings.waiting_status(original, now, reword=reword)
+
+    def shows_that_it_waits(self, original: Json) -> bool:
+        return endings.shows_that_it_waits(original)
 
     def ended_status(self, original: Json, now: str, *, reason: str = "", message: str = "") -> Json:
         return endings.ended_status(original, now, reason=reason, message=message)
@@ -142,7 +145,9 @@ def _stock_writers(managed_fields: Iterable[Json] | None) -> list[Json]:
 
 
 def _touched(obj: Json) -> bool:
-    """Nobody but us writes the status of a Job that we manage, and we write none before the first attempt."""
+    """Nobody but us writes the status of a Job that we manage, and before the first attempt we write only that it
+    waits. A controller that does not know managedBy writes nearly the same: only the words tell whose they are."""
     status = obj.get("status") or {}
-    foreign = (c for c in status.get("conditions") or () if "/" not in c.get("type", ""))
+    conditions = status.get("conditions") or ()
+    foreign = (c for c in conditions if "/" not in c.get("type", "") and not endings.is_our_own(c))
     return bool(status.get("startTime") or status.get("active") or any(foreign))

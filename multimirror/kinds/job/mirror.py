@@ -19,7 +19,15 @@ of nothing but the uncounted pods is the worker's bookkeeping and no reason to w
 from typing import Any, Final
 
 from multimirror.api.names import OUR_DOMAIN
-from multimirror.batch.conditions import COMPLETE, FAILED, FAILURE_TARGET, SUCCESS_CRITERIA_MET, SUSPENDED, is_finished
+from multimirror.batch.conditions import (
+    COMPLETE,
+    FAILED,
+    FAILURE_TARGET,
+    SUCCESS_CRITERIA_MET,
+    SUSPENDED,
+    is_finished,
+    is_suspended,
+)
 from multimirror.batch.indexes import IndexFormatError, IndexSet
 from multimirror.batch.status_rules import is_elastic, is_indexed, stored_status, validate_job_status
 from multimirror.batch.times import canonical, earlier
@@ -28,6 +36,8 @@ from multimirror.kinds.kind import Rejection
 
 _MAX_INT32: Final = 2**31 - 1
 _TYPES: Final = frozenset({COMPLETE, FAILED, FAILURE_TARGET, SUCCESS_CRITERIA_MET, SUSPENDED})
+_TAKEN_UP: Final = ("startTime", "conditions", "active", "terminating", "succeeded", "failed")
+"""What a copy has something of that its worker's controller has looked at."""
 CONDITIONS_LIMIT: Final = 32
 _REASON_LIMIT: Final = 128
 MESSAGE_LIMIT: Final = 1024
@@ -43,7 +53,10 @@ def mirror_status(original: Json, observed: object) -> Json | Rejection | None:
     spec, current = original["spec"], original.get("status") or {}
     if is_finished(current):
         return None
-    status = _mirrored(spec, current, observed if isinstance(observed, dict) else {})
+    observed = observed if isinstance(observed, dict) else {}
+    if is_suspended(current) and not any(observed.get(key) for key in _TAKEN_UP):
+        return None  # that it goes is written when it does: a moment before would be a write of its own
+    status = _mirrored(spec, current, observed)
     if not _visibly_differs(status, current):
         return None
     errors = validate_job_status(status, current, spec)
@@ -56,7 +69,7 @@ def _mirrored(spec: Json, current: Json, observed: Json) -> Json:
     uncounted = _uncounted(observed.get("uncountedTerminatedPods"), _uncounted_limit(spec))
     if counts["active"] or counts["terminating"] or (uncounted and any(uncounted.values())):
         conditions = _not_yet_finished(conditions)
-    conditions = _with_conditions_of(current, conditions, spec)
+    conditions = _with_conditions_of(current, conditions, spec, _time(observed.get("startTime")))
     status = dict(current)
     status |= {
         "conditions": conditions,
@@ -188,7 +201,7 @@ def _with_interim(conditions: list[Json]) -> list[Json]:
     return result
 
 
-def _with_conditions_of(current: Json, conditions: list[Json], spec: Json) -> list[Json]:
+def _with_conditions_of(current: Json, conditions: list[Json], spec: Json, start: str | None) -> list[Json]:
     """The copy's conditions, and those that only the original can have."""
     conditions = _with_interim(conditions)
     types = {condition["type"] for condition in conditions}
@@ -198,14 +211,19 @@ def _with_conditions_of(current: Json, conditions: list[Json], spec: Json) -> li
             kept.append(clone(condition))
         elif condition["type"] == SUSPENDED and SUSPENDED not in types:
             # The copy was never suspended; the original was, and is or is not any more.
-            kept.append(clone(condition) if spec.get("suspend") else _resumed(condition))
+            kept.append(clone(condition) if spec.get("suspend") else _resumed(condition, start))
     return kept + conditions if kept else conditions
 
 
-def _resumed(condition: Json) -> Json:
+def _resumed(condition: Json, start: str | None) -> Json:
+    """Since its copy started, as in Kubernetes; not before it was suspended, whatever the worker's clock says."""
+    condition = dict(clone(condition))
     if condition["status"] == "False":
-        return dict(clone(condition))
-    return {**clone(condition), "status": "False", "reason": "JobResumed", "message": "Job resumed"}
+        return condition
+    since = condition.get("lastTransitionTime")
+    if start is not None and (since is None or earlier(since, start)):
+        condition |= {"lastProbeTime": start, "lastTransitionTime": start}
+    return condition | {"status": "False", "reason": "JobResumed", "message": "Job resumed"}
 
 
 def _indexes(spec: Json, current: Json, observed: Json) -> Json:

@@ -35,8 +35,8 @@ from tests.e2e.history import watched
 from tests.waiting import DEADLINE
 
 Json = dict[str, Any]
-_Test = TypeVar("_Test", bound=Callable[..., None])
-KINDS: dict[Callable[..., None], str] = {}
+_Test = TypeVar("_Test", bound=Callable[..., object])
+KINDS: dict[Callable[..., object], str] = {}
 """Tests that need one kind of fleet only; those of the other kind are not collected (conftest.py)."""
 
 

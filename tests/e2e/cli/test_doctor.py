@@ -191,15 +191,17 @@ def test_whoever_may_write_jobs_could_place_them_where_the_policy_is_missing_or_
 # --- workers ----------------------------------------------------------------------------------------------------------
 
 
-def _stored(operator: Operator, change: Callable[[Json], None]) -> None:
-    """Change the kubeconfig that is stored for east."""
+def _stored(operator: Operator, change: Callable[[Json], None], **annotations: str) -> None:
+    """Change the kubeconfig that is stored for east, and what stands beside it."""
 
     async def changed(client: Client) -> None:
         secret = await client.get(SECRETS, "worker-east", SYSTEM)
         config = yaml.safe_load(base64.b64decode(secret["data"]["kubeconfig"]))
         change(config)
         data = base64.b64encode(yaml.safe_dump(config).encode()).decode()
-        await client.patch(SECRETS, "worker-east", {"data": {"kubeconfig": data}}, SYSTEM)
+        beside = {f"multimirror.dev/{key.replace('_', '-')}": value for key, value in annotations.items()}
+        changed = {"metadata": {"annotations": beside}, "data": {"kubeconfig": data}}
+        await client.patch(SECRETS, "worker-east", changed, SYSTEM)
 
     _do(operator, changed)
 
@@ -236,8 +238,21 @@ def test_a_token_without_an_end_is_a_warning_and_one_that_is_renewed_is_none(fle
 
 @embedded_only
 def test_fault_10_a_worker_that_does_not_answer(fleet: Operator) -> None:
-    _stored(fleet, lambda config: config["clusters"][0]["cluster"].update({"server": "https://127.0.0.1:1"}))
-    finds(fleet, "Reachable", "worker east", "127.0.0.1")
+    dead = {"server": "https://127.0.0.1:1"}
+    _stored(fleet, lambda config: config["clusters"][0]["cluster"].update(dead), joined_by="https://127.0.0.1:2")
+    finds(fleet, "Reachable", "worker east", "https://127.0.0.1:1, as the dispatcher does: Connection refused")
+    finds(fleet, "Reachable", "worker east", "https://127.0.0.1:2, by which it was joined: Connection refused")
+    finds(fleet, "WorkerCluster", "worker east", "https://127.0.0.1:1")
+
+
+def test_a_worker_that_only_the_dispatcher_does_not_reach_is_looked_into_all_the_same(fleet: Operator) -> None:
+    dead = {"server": "https://127.0.0.1:1"}
+    _stored(fleet, lambda config: config["clusters"][0]["cluster"].update(dead))
+    finds(
+        fleet, "WorkerCluster", "worker east", "that address was given with `join --server`, the worker was joined by"
+    )
+    told = [each for each in findings(fleet) if each["subject"] == "worker east" and each["check"] == "Reachable"]
+    assert [each["level"] for each in told] == ["ok"], "it answers at the address by which it was joined"
 
 
 def test_fault_11_two_names_for_one_cluster(fleet: Operator) -> None:

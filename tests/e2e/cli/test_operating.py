@@ -87,6 +87,33 @@ def now(operator: Operator, cluster: str, resource: Any, name: str, namespace: s
 # --- join and leave ---------------------------------------------------------------------------------------------------
 
 
+def test_an_address_for_the_dispatcher_alone_is_not_tried_from_here(operator: Operator) -> None:
+    """As on kind: the name is one of the management cluster's network."""
+    internal = "https://solo.internal:6443"
+    joined = operator.joined("solo", "worker-1", "--server", internal, "--timeout", "0s")
+    assert f"the dispatcher uses {internal}, which was not tried from here" in joined.out
+    assert "`kubectl wait --for=condition=Ready workercluster/solo`" in joined.out
+    stored = now(operator, "management", SECRETS, "worker-solo", SYSTEM)
+    assert stored is not None
+    config = yaml.safe_load(base64.b64decode(stored["data"]["kubeconfig"]))
+    assert config["clusters"][0]["cluster"]["server"] == internal
+    try:
+
+        def is_told(_: None) -> bool:
+            cluster = now(operator, "management", WORKER_CLUSTERS, "solo") or {}
+            conditions = (cluster.get("status") or {}).get("conditions") or ()
+            ready = [each["message"] for each in conditions if each["type"] == "Ready"]
+            return any(internal in each and "given with `join --server`" in each for each in ready)
+
+        awaited(lambda: None, is_told)
+        again = operator.joined("solo", "worker-1", "--weight", "2", "--timeout", "0s")
+        assert f"the dispatcher uses {internal}, as before" in again.out, "what is not given stays as it is"
+    finally:
+        left = operator.says("leave", "solo", "--force")
+    assert left.code == 0, left
+    assert "revoked the token of solo" in left.out, "by the address of the join"
+
+
 def test_a_cluster_becomes_a_worker_with_one_command_and_leaves_without_a_trace(operator: Operator) -> None:
     joined = operator.joined("solo", "worker-1", "--label", "region=eu,price=low", "--weight", "3", "--max-jobs", "7")
     assert "solo is ready" in joined.out

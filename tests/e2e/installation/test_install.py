@@ -24,6 +24,7 @@ from multimirror.kube import ApiError, Client
 from multimirror.kube.errors import NotFound
 from multimirror.kube.resources import NAMESPACES, SECRETS
 from tests.e2e.installation.processes import SYSTEM, Json, multimirror
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.cluster_kind("local")]
 DEPLOYMENTS = KINDS["Deployment"]
@@ -96,7 +97,7 @@ async def test_warnings_and_unknown_fields_would_be_noticed(admin: Client) -> No
 async def test_a_second_run_changes_nothing_and_a_flag_changes_its_field(admin: Client, kubeconfig: Path) -> None:
     first = await multimirror("install", *WEBHOOK, "--wait", kubeconfig=kubeconfig)
     assert first.code == 0, first.err
-    assert "warning" not in first.err
+    assert first.err.count("warning: ") == first.err.count("gets no answer from them"), "the server has none"
     assert "deployment.apps/multimirror created" in first.out
     versions = await _versions(admin)
     again = await multimirror("install", *WEBHOOK, kubeconfig=kubeconfig)
@@ -188,13 +189,31 @@ async def test_policies_stay_until_the_webhook_answers(admin: Client, kubeconfig
     (deployment,) = [obj for obj in objects(InstallOptions()) if identity(obj)[::2] == ("Deployment", SERVICE)]
     paused = {**deployment, "spec": {**deployment["spec"], "paused": True}}
     await admin.create(DEPLOYMENTS, paused, SYSTEM)  # no pod comes of it
-    early = await multimirror("install", *WEBHOOK, kubeconfig=kubeconfig)
-    assert "until the webhook answers, these stay: " in early.err
+    early = await multimirror("install", *WEBHOOK, "--timeout", "1", kubeconfig=kubeconfig)
+    assert early.code == 1
+    assert "error: not ready after 1 s" in early.err
     assert len((await admin.list(policies)).items) == 2
+    with pytest.raises(NotFound):
+        await admin.get(WEBHOOKS, "multimirror")
     await admin.patch(DEPLOYMENTS, SERVICE, {"spec": {"paused": False}}, SYSTEM)
-    late = await multimirror("install", *WEBHOOK, "--wait", kubeconfig=kubeconfig)
-    assert "these stay" not in late.err
-    assert (await admin.list(policies)).items == []
+    # Its pods are simulated: they are ready, and nobody answers.
+    late = await multimirror("install", *WEBHOOK, "--timeout", "10", kubeconfig=kubeconfig)
+    assert late.code == 1
+    assert "the API server gets no answer from them: the policies stay" in late.err
+    assert len((await admin.list(policies)).items) == 2
+    with pytest.raises(NotFound):
+        await admin.get(WEBHOOKS, "multimirror")
+    back = await multimirror("install", "--admission", "policies", kubeconfig=kubeconfig)
+    assert back.code == 0, back.err
+    assert f"deployment.apps/{SERVICE} deleted" in back.out
+
+
+async def test_a_webhook_that_nobody_can_reach_is_told_of(admin: Client, kubeconfig: Path) -> None:
+    done = await multimirror("install", *WEBHOOK, kubeconfig=kubeconfig)
+    assert done.code == 0, done.err
+    assert "warning: the webhook's replicas are ready, but the API server gets no answer from them" in done.err
+    registered = await admin.get(WEBHOOKS, "multimirror")
+    assert {each["failurePolicy"] for each in registered["webhooks"]} == {"Fail"}, "as ever when it is away"
 
 
 async def test_a_wait_that_comes_to_nothing_says_where_to_look(kubeconfig: Path) -> None:
@@ -228,6 +247,43 @@ async def test_helm_installs_upgrades_and_removes_it_and_is_left_its_own(admin: 
         assert (await find(admin, obj) is not None) is kept, identity(obj)
     for definition in (obj for obj in objects(InstallOptions()) if obj["kind"] == "CustomResourceDefinition"):
         await admin.delete(KINDS["CustomResourceDefinition"], definition["metadata"]["name"])
+
+
+async def test_by_helm_admission_changes_through_both(admin: Client, kubeconfig: Path) -> None:
+    async def helm(verb: str, admission: str) -> bool:
+        """Whether it is whole; what is in force is said either way."""
+        told = await _helm(verb, kubeconfig, "--set", f"admission={admission}", "--set", "crds.install=false")
+        return "is half done" not in told
+
+    async def in_force() -> tuple[int, set[str]]:
+        """How many policies there are, and how the webhook fails."""
+        webhooks = [each for obj in (await admin.list(WEBHOOKS)).items for each in obj["webhooks"]]
+        return len((await admin.list(KINDS["MutatingAdmissionPolicy"])).items), {e["failurePolicy"] for e in webhooks}
+
+    for definition in manifest("manifests/multimirror-none.yaml"):
+        if definition["kind"] == "CustomResourceDefinition":
+            await apply_and_compare(admin, definition)
+    assert await helm("install", "policies")
+    assert await in_force() == (2, set())
+    assert not await helm("upgrade", "webhook"), "the webhook does not run yet"
+    assert await in_force() == (2, {"Ignore"})
+    await eventually(lambda: helm("upgrade", "webhook"))
+    assert await in_force() == (0, {"Fail"})
+    assert await helm("upgrade", "webhook")
+    assert await in_force() == (0, {"Fail"})
+    assert not await helm("upgrade", "policies"), "nobody can know yet whether they act"
+    assert await in_force() == (2, {"Ignore"})
+    await eventually(lambda: helm("upgrade", "policies"))
+    assert await in_force() == (2, set())
+    assert await helm("upgrade", "none")
+    assert not await helm("upgrade", "webhook"), "whoever sets managedBy himself is not refused meanwhile"
+    assert await in_force() == (0, {"Ignore"})
+    await eventually(lambda: helm("upgrade", "webhook"))
+    assert not await helm("upgrade", "none"), "nobody is refused while the Service goes"
+    assert await in_force() == (0, {"Ignore"})
+    assert await helm("upgrade", "none")
+    assert await in_force() == (0, set())
+    await _helm("uninstall", kubeconfig)
 
 
 async def _helm(verb: str, kubeconfig: Path, *arguments: str) -> str:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from multimirror.cli.credentials import expiry, kubeconfig_in, secret_of, self_contained
+from multimirror.cli.credentials import expiry, joined_by, kubeconfig_in, secret_of, self_contained, trial_connection
 from multimirror.kube.errors import ConfigError
 from multimirror.kube.kubeconfig import Access, parse_strict
 
@@ -53,3 +53,21 @@ def test_a_token_tells_when_it_ends() -> None:
 @pytest.mark.parametrize("data", [None, {}, {"other": "eA=="}, {"kubeconfig": "not base64!"}])
 def test_a_secret_without_anything_readable(data: dict[str, str] | None) -> None:
     assert kubeconfig_in({"data": data}, "kubeconfig") is None
+
+
+def test_a_token_is_tried_by_the_way_of_the_administrator() -> None:
+    access = Access(context="c", server="https://e:1", proxy_url="http://p", tls_server_name="api")
+    connection = trial_connection(access, "t", name="east")
+    assert (connection.server, connection.proxy, connection.tls_server_name) == ("https://e:1", "http://p", "api")
+
+
+def test_the_address_of_the_join_stands_beside_the_dispatchers() -> None:
+    config = self_contained(HERE, "t", name="east", server="https://10.0.0.1:6443")
+    secret = secret_of("worker-east", config, "kubeconfig", joined_by=HERE)
+    assert joined_by(secret, HERE) == HERE.server
+
+
+def test_a_way_by_somebodys_own_proxy_is_nobody_elses() -> None:
+    access = Access(context="c", server="https://e:1", proxy_url="http://user:password@p", ca=HERE.ca)
+    config = self_contained(access, "t", name="east", server="https://10.0.0.1:6443")
+    assert "annotations" not in secret_of("worker-east", config, "kubeconfig", joined_by=access)["metadata"]

@@ -6,8 +6,9 @@ import pytest
 
 from multimirror.api import CLUSTER_ANNOTATION
 from multimirror.cli.apply import differences
+from multimirror.cli.installation.admission_change import Observed, Step, failing_open, steps
 from multimirror.cli.installation.install import why_not_ready
-from multimirror.cli.installation.objects import InstallOptions, display_name, objects, superfluous
+from multimirror.cli.installation.objects import Admission, InstallOptions, display_name, objects, superfluous
 from multimirror.cli.installation.unfinished import summary
 
 
@@ -78,3 +79,73 @@ def test_unfinished_jobs_are_named_but_not_all_of_them() -> None:
 
     jobs = [job(0, **{CLUSTER_ANNOTATION: "east"}), job(1), job(2)]
     assert summary(jobs, most=2) == "team/job-0 on east, team/job-1 (waiting), and 1 more"
+
+
+(CLOSED,) = [obj for obj in objects(InstallOptions()) if obj["kind"] == "MutatingWebhookConfiguration"]
+OPEN = failing_open(CLOSED)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "now", "done"),
+    [
+        pytest.param(
+            "webhook",
+            Observed(),
+            ["apply", "wait", "try", "ask", "register", "remove"],
+            id="the webhook, for the first time",
+        ),
+        pytest.param(
+            "webhook",
+            Observed(registration=CLOSED, webhook=True),
+            ["apply", "register", "remove"],
+            id="an upgrade of it",
+        ),
+        pytest.param(
+            "webhook",
+            Observed(policies=True),
+            ["apply", "wait", "try", "ask", "register", "settle", "remove"],
+            id="policies stay until it answers",
+        ),
+        pytest.param(
+            "webhook",
+            Observed(policies=True, registration=OPEN, webhook=True),
+            ["apply", "wait", "try", "ask", "register", "settle", "remove"],
+            id="a run that ended before it answered",
+        ),
+        pytest.param(
+            "webhook",
+            Observed(policies=True, registration=CLOSED, webhook=True),
+            ["apply", "wait", "ask", "register", "settle", "remove"],
+            id="a run that ended before the policies went: it is not opened again",
+        ),
+        pytest.param("policies", Observed(), ["apply", "remove"], id="policies, for the first time"),
+        pytest.param(
+            "policies",
+            Observed(registration=CLOSED, webhook=True),
+            ["apply", "settle", "unregister", "settle", "remove"],
+            id="the webhook stays until policies act, and answers until it is forgotten",
+        ),
+        pytest.param(
+            "policies",
+            Observed(webhook=True),
+            ["apply", "settle", "remove"],
+            id="a run that ended when nobody was sent to the webhook any more",
+        ),
+        pytest.param(
+            "none",
+            Observed(registration=CLOSED, webhook=True),
+            ["apply", "unregister", "settle", "remove"],
+            id="nothing instead of the webhook: it answers until it is forgotten",
+        ),
+        pytest.param("none", Observed(policies=True), ["apply", "remove"], id="nothing instead of policies"),
+    ],
+)
+def test_admission_changes_so_that_something_is_in_force_all_the_time(
+    wanted: Admission, now: Observed, done: list[Step]
+) -> None:
+    assert steps(wanted, now) == done
+
+
+def test_a_webhook_on_trial_asks_for_the_same_and_refuses_nobody() -> None:
+    assert [each.pop("failurePolicy") for each in OPEN["webhooks"]] == ["Ignore", "Ignore"]
+    assert [{**each, "failurePolicy": "Fail"} for each in OPEN["webhooks"]] == CLOSED["webhooks"]

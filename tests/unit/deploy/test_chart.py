@@ -234,6 +234,31 @@ def test_helm_makes_an_authority_that_the_registration_trusts() -> None:
     assert role["rules"][0]["resourceNames"] == ["authority"]
 
 
+def failure_policies(found: list[Json]) -> set[str]:
+    return {
+        webhook["failurePolicy"]
+        for obj in found
+        if obj["kind"] == "MutatingWebhookConfiguration"
+        for webhook in obj["webhooks"]
+    }
+
+
+def test_both_are_the_policies_and_a_webhook_that_fails_open() -> None:
+    found = rendered("admission=both", *WITHOUT_KEYS)
+    alone = [*rendered("admission=policies", *WITHOUT_KEYS), *rendered("admission=webhook", *WITHOUT_KEYS)]
+    assert {identity(obj) for obj in found} == {identity(obj) for obj in alone}
+    assert failure_policies(found) == {"Ignore"}
+    assert failure_policies(alone) == {"Fail"}
+
+
+def test_an_upgrade_that_is_rendered_without_a_cluster_is_whole() -> None:
+    for admission in ADMISSIONS:
+        values = ("--set", f"admission={admission}", "--set", "admissionWebhook.tls.create=false")
+        text = chart.helm("template", "multimirror", str(chart.CHART), "--is-upgrade", *values)
+        upgraded = [obj for obj in yaml.safe_load_all(text) if obj]
+        assert failure_policies(upgraded) == ({"Fail"} if admission == "webhook" else set())
+
+
 def test_certificates_can_be_brought_by_somebody_else() -> None:
     own = rendered("admission=webhook", "admissionWebhook.tls.create=false", "admissionWebhook.tls.caBundle=eA==")
     assert secrets(own) == []
@@ -305,7 +330,9 @@ def test_the_definitions_survive_the_release() -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        pytest.param("admission=maybe", "'auto', 'webhook', 'policies', 'none'", id="a choice that there is not"),
+        pytest.param(
+            "admission=maybe", "'auto', 'webhook', 'policies', 'both', 'none'", id="a choice that there is not"
+        ),
         pytest.param("dispatcher.replicas=0", "minimum", id="no replica"),
         pytest.param("dispatcher.replica=3", "additional properties 'replica' not allowed", id="a misspelt value"),
         pytest.param("image.digest=abc", "pattern", id="a digest that is none"),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 GIB = 1 << 30
 
-STAND_IN = f"""#!{sys.executable}
-import json, os, pathlib, sys, time
+STAND_IN = f"""#!{sys.executable} -IS
+import json, os, pathlib, subprocess, sys, time
 here = pathlib.Path(__file__).parent
 program, arguments = pathlib.Path(__file__).name, sys.argv[1:]
 settings = json.loads((here / "settings").read_text())
@@ -30,6 +30,10 @@ elif line.startswith("docker info"):
     print(json.dumps({{"MemTotal": settings["memory"]}}))
 elif line.startswith("docker image ls"):
     print("\\n".join(settings.get("images", [])))
+elif line.startswith("docker network ls"):
+    print(settings.get("networks", "bridge kind").replace(" ", "\\n"))
+elif line.startswith("docker ps"):
+    print(settings.get("containers", ""))
 elif line == "kind version":
     print("kind v0.32.0 go1.26.0 linux/amd64")
 elif line == "kind get clusters":
@@ -37,7 +41,13 @@ elif line == "kind get clusters":
 elif line.startswith("kind create cluster"):
     (here / "clusters" / name).touch()
     (here / f"{{name}}.yaml").write_text(given)
+    if "late" in settings:  # a child, as `docker run` is one, that goes on when kind is ended
+        child = [sys.executable, "-IS", "-c", settings["child"], settings["late"], str(here / "clusters" / name)]
+        subprocess.Popen(child, close_fds=False)
+        (here / "child").touch()
     time.sleep(settings.get("creating", 0))
+    while settings.get("creating_until") and not pathlib.Path(settings["creating_until"]).exists():
+        time.sleep(0.05)
 elif line.startswith("kind delete cluster"):
     (here / "clusters" / name).unlink(missing_ok=True)
 elif line.startswith("kind get kubeconfig"):
@@ -49,6 +59,14 @@ elif line.startswith("kind get kubeconfig"):
         "users": [{{"name": kind, "user": {{"client-certificate-data": "Yw==", "client-key-data": "aw=="}}}}],
         "contexts": [{{"name": kind, "context": {{"cluster": kind, "user": kind}}}}],
     }}))
+"""
+
+
+CHILD = """
+import pathlib, sys, time
+while not pathlib.Path(sys.argv[1]).exists():
+    time.sleep(0.05)
+pathlib.Path(sys.argv[2]).touch()
 """
 
 
@@ -64,7 +82,7 @@ class Machine:
             (directory / program).chmod(0o755)
 
     def settings(self, memory: int = 8 * GIB, **settings: object) -> None:
-        (self.directory / "settings").write_text(json.dumps({"memory": memory, **settings}))
+        (self.directory / "settings").write_text(json.dumps({"memory": memory, "child": CHILD, **settings}))
 
     def calls(self, *beginning: str) -> list[list[str]]:
         path = self.directory / "calls"
@@ -74,3 +92,8 @@ class Machine:
     @property
     def clusters(self) -> set[str]:
         return {path.name for path in (self.directory / "clusters").iterdir()}
+
+    @property
+    def records(self) -> list[str]:
+        """Fleets that were begun and not ended."""
+        return [path.parent.name for path in (self.directory.parent / "cache").glob("multimirror/kind/*/lock")]

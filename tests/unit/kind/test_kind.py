@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from clusters.fleet import FleetOptions, open_fleet, unavailable
-from clusters.kind import CommandError, KindFleet, KindOptions, NotPossibleError
+from clusters.kind import CommandError, KindFleet, KindOptions, NotPossibleError, remove_fleet
 from clusters.kind.__main__ import main
 from clusters.kind.config import config_for, template
 from clusters.kind.preflight import Facts, problems
@@ -36,6 +36,11 @@ def facts(**changes: Any) -> Facts:
         pytest.param(facts(kind_version=Version(0, 23, 0)), ["kind 0.23.0 is too old"], id="old kind"),
         pytest.param(facts(memory=2 * GIB), ["has 2.0 GiB of memory, 3 clusters need 4.0"], id="too little memory"),
         pytest.param(facts(existing=[THREE[1]]), ["kind delete clusters multimirror-worker-1"], id="names taken"),
+        pytest.param(
+            facts(inotify_instances=128, existing=["a", "b", "c"]),
+            ["allows 128 inotify instances, 6 clusters (with those that are there) need 150: sysctl -w"],
+            id="too few inotify instances",
+        ),
         pytest.param(facts(missing_images=["mm:dev"]), ["image mm:dev is not in this Docker"], id="image not built"),
         pytest.param(
             Facts(), ["`docker` is not in PATH", "`kind` is not in PATH"], id="everything that is wrong is said at once"
@@ -84,16 +89,20 @@ def test_the_stock_job_controller_is_switched_off_on_workers_only_and_as_the_shi
     ]
 
 
+def deleted(machine: Machine) -> list[str]:
+    return sorted(call[call.index("--name") + 1] for call in machine.calls("kind", "delete"))
+
+
 async def test_a_fleet_is_created_loaded_and_deleted(machine: Machine) -> None:
-    options = KindOptions(workers=2, images=["multimirror:dev"], node_image="kindest/node:v1.36.1")
+    options = KindOptions(prefix="multimirror", images=["multimirror:dev"], node_image="kindest/node:v1.36.1")
     async with KindFleet(options) as fleet:
         assert machine.clusters == set(THREE)
         created = machine.calls("kind", "create", "cluster")
-        assert [call[call.index("--name") + 1] for call in created] == THREE
+        assert sorted(call[call.index("--name") + 1] for call in created) == THREE
         assert all(call[call.index("--image") + 1] == "kindest/node:v1.36.1" for call in created)
         assert all("--kubeconfig" in call for call in created), "the user's own kubeconfig must not be touched"
         assert machine.calls("kind", "load") == [
-            ["kind", "load", "docker-image", "multimirror:dev", "--name", "multimirror-management"]
+            ["kind", "load", "docker-image", "multimirror:dev", "--name", cluster] for cluster in THREE
         ]
         worker = fleet.workers["worker-1"]
         assert worker.kubeconfig["clusters"][0]["cluster"]["server"] == "https://127.0.0.1:40001"
@@ -127,11 +136,11 @@ async def test_a_stopped_engine_is_told_in_its_own_words(machine: Machine) -> No
 async def test_a_creation_that_fails_is_quoted_and_what_was_made_is_deleted(machine: Machine) -> None:
     machine.settings(fail={"create cluster --name multimirror-worker-1": "ERROR: failed to init node with kubeadm"})
     with pytest.raises(CommandError, match="failed to init node with kubeadm"):
-        async with KindFleet(KindOptions()):
+        async with KindFleet(KindOptions(prefix="multimirror", at_once=1)):
             pass
     assert machine.clusters == set()
-    deleted = [call[-1] for call in machine.calls("kind", "delete")]
-    assert sorted(deleted) == ["multimirror-management", "multimirror-worker-1"]
+    assert deleted(machine) == ["multimirror-management", "multimirror-worker-1"]
+    assert machine.records == []
 
 
 async def test_a_kept_fleet_stays_and_is_found_again(machine: Machine) -> None:
@@ -142,8 +151,11 @@ async def test_a_kept_fleet_stays_and_is_found_again(machine: Machine) -> None:
     async with KindFleet(options) as again:
         assert again.workers["worker-1"].kubeconfig
     assert len(machine.calls("kind", "create")) == 2
-    await KindFleet(options).remove()
-    assert machine.clusters == set()
+    assert machine.records == []
+    (machine.directory / "clusters" / "multimirror-worker-7").touch()
+    (machine.directory / "clusters" / "multimirror-other-management").touch()
+    assert await remove_fleet() == ["multimirror-management", "multimirror-worker-1", "multimirror-worker-7"]
+    assert machine.clusters == {"multimirror-other-management"}
 
 
 def test_the_command_leaves_kubeconfigs_for_outside_and_inside(
@@ -156,7 +168,7 @@ def test_the_command_leaves_kubeconfigs_for_outside_and_inside(
     }
     assert (where / "worker-1.kubeconfig").stat().st_mode & 0o077 == 0
     assert "-job-controller" in (machine.directory / "multimirror-worker-1.yaml").read_text()
-    assert main(["delete", "--workers", "1"]) == 0
+    assert main(["delete"]) == 0
     assert machine.clusters == set()
     machine.settings(fail={"docker info": "Cannot connect"})
     assert main(["create"]) == 1
@@ -165,5 +177,5 @@ def test_the_command_leaves_kubeconfigs_for_outside_and_inside(
 
 
 async def test_a_data_directory_is_refused_with_what_to_use_instead(machine: Machine, tmp_path: Path) -> None:
-    with pytest.raises(NotPossibleError, match="use `keep` instead"):
+    with pytest.raises(NotPossibleError, match=r"python -m clusters\.kind create"):
         await open_fleet("kind", FleetOptions(data_dir=tmp_path)).start()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from clusters.commands.flags import version_keywords
+from clusters.commands.flags import own_keywords
 from clusters.fleet import fleet_options, unavailable
 from clusters.kind import KindFleet, KindOptions, NotPossibleError
 from clusters.kind.__main__ import main
@@ -96,8 +96,8 @@ def test_the_command_takes_an_image_or_a_version(machine: Machine, capsys: pytes
 
 
 def test_flags_of_commands_become_options_of_the_kind_that_has_them() -> None:
-    assert fleet_options("kind", **version_keywords("kind", "a:1", None)) == KindOptions(node_image="a:1")
-    assert version_keywords("local", None, "1.35") == {"version": "1.35"}
+    assert fleet_options("kind", **own_keywords("kind", "a:1", None)) == KindOptions(node_image="a:1")
+    assert own_keywords("local", None, "1.35") == {"version": "1.35"}
     for node_image, version in (("a:1", None), (None, "1.35")):
         with pytest.raises(CommandError, match="these are embedded ones"):
-            version_keywords("embedded", node_image, version)
+            own_keywords("embedded", node_image, version)

@@ -99,6 +99,24 @@ def test_a_new_start_shows_after_a_suspension(spec: Json, current: Json, observe
     assert mirrored(a_stored_job(status=current, **spec), observed)["startTime"] == T2
 
 
+@pytest.mark.parametrize(
+    ("start", "since"),
+    [
+        pytest.param(T2, T2, id="since its copy started"),
+        pytest.param(T0, T1, id="not before it was suspended, whatever the worker's clock says"),
+    ],
+)
+def test_a_job_that_waited_is_resumed_when_its_copy_starts(start: str, since: str) -> None:
+    waited = [{**conditions("Suspended")[0], "reason": "JobSuspended", "message": "Job suspended: it waits"}]
+    job = a_stored_job(status={"conditions": waited, "ready": 0, "terminating": 0})
+
+    assert mirror_status(job, {}) is None, "a copy that has not begun has nothing to tell"
+    (resumed,) = mirrored(job, RUNNING | {"startTime": start})["conditions"]
+
+    assert (resumed["status"], resumed["reason"], resumed["message"]) == ("False", "JobResumed", "Job resumed")
+    assert resumed["lastTransitionTime"] == since
+
+
 def test_a_job_suspended_by_its_user_loses_its_start_and_pods() -> None:
     job = a_stored_job(suspend=True, status=RUNNING)
 

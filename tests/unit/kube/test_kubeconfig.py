@@ -247,6 +247,25 @@ def test_a_process_in_a_pod_uses_its_service_account_unless_told_otherwise(
         Connection.own(name="it")
 
 
+def test_a_command_in_a_pod_uses_its_service_account_where_there_is_no_kubeconfig(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match=r"serviceaccount/ca\.crt cannot be read"):
+        Connection.as_kubectl()
+    with pytest.raises(ConfigError, match="there is no kubeconfig at"):
+        Connection.as_kubectl(context="other")
+    (tmp_path / ".kube").mkdir()
+    (tmp_path / ".kube" / "config").write_text(yaml.safe_dump(a_kubeconfig()))
+    assert Connection.as_kubectl().server == "https://127.0.0.1:6443", "as kubectl, which looks there first"
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "listed"))
+    with pytest.raises(ConfigError, match=f"there is no kubeconfig at {tmp_path / 'listed'}"):
+        Connection.as_kubectl()
+
+
 class TestExecPlugin:
     """A program of a person's own kubeconfig."""
 

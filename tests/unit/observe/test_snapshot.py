@@ -135,17 +135,18 @@ def test_what_is_told_of_a_job(facts: dict[str, Any], told: Json) -> None:
     )
     view = job_view(fleet, "team/job")
     assert view is not None
-    assert explanation(view) == {"job": "team/job", "uid": "uid", "queue": "q", **told}
+    assert explanation(view, leads=True) == {"job": "team/job", "uid": "uid", "queue": "q", "leads": True, **told}
 
 
 def test_a_job_that_waits_is_told_why_and_what_each_worker_says() -> None:
     fleet = Fleet(originals={"team/job": Original(key="team/job", uid="uid", queue="q")}, decisions={"uid": DECISION})
     view = job_view(fleet, "team/job")
     assert view is not None
-    assert explanation(view) == {
+    assert explanation(view, leads=True) == {
         "job": "team/job",
         "uid": "uid",
         "queue": "q",
+        "leads": True,
         "state": "Waiting",
         "attempt": 0,
         "reason": "NoWorkerFits",
@@ -155,6 +156,24 @@ def test_a_job_that_waits_is_told_why_and_what_each_worker_says() -> None:
             {"name": "b", "fits": True, "message": "1 Job there"},
         ],
     }
+
+
+@pytest.mark.parametrize(
+    ("head", "told"),
+    [
+        ({"job": "team/job", "reason": "NoWorkerFits", "message": "no room"}, "no room"),
+        ({"job": "team/first", "reason": "NoWorkerFits", "message": "no room"}, "behind team/first: no room"),
+        (None, None),
+    ],
+)
+def test_who_does_not_decide_tells_what_the_queue_says(head: Json | None, told: str | None) -> None:
+    queue = {"metadata": {"name": "q"}, "status": {"head": head} if head else {}}
+    fleet = Fleet(originals={"team/job": Original(key="team/job", uid="uid", queue="q")}, queues=[queue])
+    view = job_view(fleet, "team/job", deciding=False)
+    assert view is not None
+    answer = explanation(view, leads=False)
+    assert (answer["leads"], answer["state"], answer.get("message")) == (False, "Waiting", told)
+    assert "workers" not in answer
 
 
 def test_nothing_is_told_of_a_job_that_is_not_ours() -> None:

@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from multimirror.api import HOLD_ANNOTATION
 from multimirror.batch import find_condition
+from multimirror.batch.times import format_time, utc_datetime
+from multimirror.kinds import JOB
 from multimirror.reconcile.actions import (
     Action,
     CreateCopy,
@@ -18,10 +21,10 @@ from multimirror.reconcile.actions import (
     Tell,
     Unassign,
 )
-from multimirror.reconcile.decide import decide
+from multimirror.reconcile.decide import decide, decide_shown
 from multimirror.reconcile.state import ObservedState, Policy
 from multimirror.workers.state import Contact
-from tests.unit.reconcile.builders import NOW, Builder, CopyBuilder, a_copy, a_job, observed
+from tests.unit.reconcile.builders import NOW, TIME, Builder, CopyBuilder, a_copy, a_job, observed
 
 UP = Contact(connected=True)
 BOTH = {"w1": UP, "w2": UP}
@@ -252,6 +255,50 @@ def test_a_failed_job_of_a_lost_worker_says_which_worker() -> None:
     assert "w1" in failed["message"]
 
 
+def again(seconds: float, *outages: tuple[float, float]) -> Contact:
+    """Lost for so long, and before that from so many seconds ago until so many."""
+    before = tuple((NOW - since, NOW - until) for since, until in outages)
+    return Contact(connected=False, lost_since=NOW - seconds, outages=before)
+
+
+@pytest.mark.parametrize(
+    ("contact", "moves"),
+    [
+        pytest.param(again(50), False, id="its first loss is waited for in full"),
+        pytest.param(again(50, (320, 55)), True, id="one that was back for a moment is not waited for anew"),
+        pytest.param(again(20, (320, 55)), False, id="nor is it forgotten that it was back"),
+        pytest.param(again(50, (500, 400)), False, id="one that was there for longer than it was lost begins anew"),
+        pytest.param(
+            again(30, *((each, each - 45) for each in range(630, 30, -60))),
+            True,
+            id="one that comes and goes, and is mostly away, is given up some time",
+        ),
+    ],
+)
+def test_what_a_worker_was_lost_before_counts_until_it_has_made_up_for_it(contact: Contact, moves: bool) -> None:
+    job = a_job().on("w1").started()
+    job.job["status"]["startTime"] = format_time(utc_datetime(NOW - 1000))
+    found = decide(state(job, contacts={"w1": contact}))
+    assert kinds(found) == (["Unassign"] if moves else ["Tell", "Requeue"])
+
+
+def test_what_was_before_the_job_came_there_is_nothing_to_the_job() -> None:
+    job = a_job().on("w1").started()
+    job.job["status"]["startTime"] = format_time(utc_datetime(NOW - 54))
+    assert kinds(decide(state(job, contacts={"w1": again(50, (4000, 55))}))) == ["Tell", "Requeue"]
+
+
+def test_when_it_moves_is_told_as_a_time_so_that_it_is_the_same_whenever_it_is_told() -> None:
+    job = a_job().on("w1").started()
+    texts = []
+    for later in (0.0, 100.0, 200.0):
+        told, _ = decide(state(job, contacts={"w1": lost(1)}, now=NOW + later))
+        assert isinstance(told, Tell)
+        texts.append(told.message)
+    assert len(set(texts)) == 1
+    assert f"unless it is back by {utc_datetime(NOW + 299):%H:%M:%S} UTC the Job is started elsewhere" in texts[0]
+
+
 def test_a_job_that_waits_again_has_no_start_any_more() -> None:
     status = status_of(decide(state(a_job().started().tried(1))))
     assert "startTime" not in status
@@ -262,6 +309,80 @@ def test_a_job_that_somebody_else_writes_to_is_not_placed() -> None:
     (warning,) = decide(state(a_job().started()))
     assert isinstance(warning, Tell)
     assert "another controller" in warning.message
+
+
+def waiting(job: Builder) -> Builder:
+    """It shows that it waits, or is held."""
+    job.job["status"] = JOB.waiting_status(job.job, "2027-01-15T07:59:00Z", reword=True)
+    return job
+
+
+def held(job: Builder) -> Builder:
+    job.job["metadata"]["annotations"][HOLD_ANNOTATION] = "true"
+    return job
+
+
+def somebody_suspended(job: Builder) -> Builder:
+    job.job["status"] = {"conditions": [{"type": "Suspended", "status": "True", "message": "Job suspended"}]}
+    return job
+
+
+@pytest.mark.parametrize(
+    ("job", "message"),
+    [
+        pytest.param(a_job(), "it waits for a worker", id="one that waits"),
+        pytest.param(a_job().spec(suspend=False), "it waits for a worker", id="one that its user has resumed, too"),
+        pytest.param(held(a_job()), "it is held, as its user asked", id="one that is held"),
+        pytest.param(somebody_suspended(a_job().tried(1)), "it waits", id="one that its user had suspended before"),
+    ],
+)
+def test_what_waits_visibly_long_shows_it_and_what_for_as_kubernetes_does(job: Builder, message: str) -> None:
+    status = status_of(decide_shown(state(job, waits=True)))
+    (condition,) = status["conditions"]
+    assert condition.pop("message").startswith(f"Job suspended: {message}")
+    assert condition.pop("lastTransitionTime") == condition.pop("lastProbeTime") == TIME
+    assert condition == {"type": "Suspended", "status": "True", "reason": "JobSuspended"}
+    assert "startTime" not in status
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        pytest.param(state(None), id="it is gone"),
+        pytest.param(state(a_job().deleting(), waits=True), id="it is being deleted"),
+        pytest.param(state(a_job()), id="nobody has looked yet whether it goes"),
+        pytest.param(state(a_job().on("w1"), waits=True), id="it has a worker meanwhile"),
+        pytest.param(state(a_job().finished(), waits=True), id="it has ended"),
+        pytest.param(state(a_job().run_here(), waits=True), id="somebody else runs it"),
+        pytest.param(state(somebody_suspended(a_job()), waits=True), id="somebody else has written that it waits"),
+        pytest.param(state(waiting(a_job()), waits=True), id="it shows it already"),
+        pytest.param(state(waiting(held(a_job()))), id="it shows already that it is held"),
+    ],
+)
+def test_nothing_is_written_that_it_waits_where(given: ObservedState) -> None:
+    assert decide_shown(given) == []
+
+
+def test_a_job_that_shows_that_it_waits_is_placed_as_any_other() -> None:
+    assert decide(state(waiting(a_job()))) == [Enqueue()]
+    assert decide(state(waiting(a_job().tried(1)))) == [Enqueue()]
+
+
+def test_a_job_that_showed_that_it_was_held_is_placed_without_another_write_when_it_is_let_go() -> None:
+    job = waiting(held(a_job().tried(1)))
+    del job.job["metadata"]["annotations"][HOLD_ANNOTATION]
+    assert decide(state(job)) == [Enqueue()]
+
+
+def test_a_copy_that_has_not_begun_does_not_take_back_that_its_job_waits() -> None:
+    assert decide(state(waiting(a_job()).on("w1"), a_copy("w1"))) == []
+
+
+def test_a_job_that_fails_before_its_copy_began_is_not_suspended_any_more() -> None:
+    job = waiting(a_job()).on("w1")
+    status = status_of(decide(state(job, contacts={"w1": lost(301)}, policy=Policy(when_lost="Fail"))))
+    kept = [(each["type"], each["status"]) for each in status["conditions"]]
+    assert kept == [("Suspended", "False"), ("FailureTarget", "True"), ("Failed", "True")]
 
 
 def test_a_change_of_several_fields_is_one_write_of_those_fields_alone() -> None:

@@ -25,6 +25,7 @@ from multimirror.reconcile.actions import (
     Enqueue,
     PatchStatus,
     Requeue,
+    Show,
     SyncCopy,
     Tell,
     Unassign,
@@ -212,7 +213,8 @@ def test_a_copy_that_its_user_limited_fails_as_usual() -> None:
 def test_a_job_moves_only_after_lease_grace_and_the_pods_time_to_stop(
     lost_for: float, moves: bool, action: Any
 ) -> None:
-    contact = Contact(connected=False, lost_since=NOW - lost_for)
+    # It was lost before, too: that makes no pod stop sooner.
+    contact = Contact(connected=False, lost_since=NOW - lost_for, outages=((NOW - 9000, NOW - lost_for - 1),))
     actions = decided(fenced().started(), contact=contact, when_lost=action)
     assert any(isinstance(a, Unassign | PatchStatus) for a in actions) is moves
     assert any(isinstance(a, Tell) for a in actions) is not moves
@@ -221,9 +223,10 @@ def test_a_job_moves_only_after_lease_grace_and_the_pods_time_to_stop(
 def test_a_held_job_is_not_placed_until_it_is_resumed() -> None:
     job = a_job()
     job.job["metadata"]["annotations"][HOLD_ANNOTATION] = "true"
-    (told,) = decided(job)
+    told, shown = decided(job)
     assert isinstance(told, Tell)
     assert told.reason == "Held"
+    assert shown == Show()
     assert decided(job.spec(suspend=False)) == [Enqueue()]
     job.job["metadata"]["annotations"][HOLD_ANNOTATION] = "false"
     assert decided(job.suspended()) == [Enqueue()]

@@ -33,6 +33,16 @@ def test_a_backlog_in_one_queue_does_not_keep_another_queue_from_what_they_share
     assert placed(steps) == ["z", "aa", "aaa"]
 
 
+def test_that_it_has_another_version_is_no_news_of_one_that_waits() -> None:
+    waiting = Waiting()
+    assert waiting.put(a_candidate("a", version="1"))
+    assert not waiting.put(a_candidate("a", version="2")), "we may have written ourselves that it waits"
+    found = waiting.get(ref("a"))
+    assert found is not None
+    assert found.version == "2"
+    assert waiting.put(a_candidate("a", version="3", priority=1))
+
+
 def test_over_all_queues_the_highest_priority_goes_first() -> None:
     waiting = [a_candidate("a", queue="a"), a_candidate("zz", queue="z", priority=5)]
     up_to_nine = queue(maxPriority=9)

@@ -270,7 +270,18 @@ def _selected(obj: Json, request: Request) -> bool:
         return False
     labels = obj["metadata"].get("labels") or {}
     wanted = dict(term.split("=") for term in request.query.get("labelSelector", "").split(",") if term)
-    return all(labels.get(key) == value for key, value in wanted.items()) and "fieldSelector" not in request.query
+    fields = dict(term.split("=") for term in request.query.get("fieldSelector", "").split(",") if term)
+    return all(labels.get(key) == value for key, value in wanted.items()) and all(
+        _field(obj, key) == value for key, value in fields.items()
+    )
+
+
+def _field(obj: Json, path: str) -> object:
+    """Of the fields that may be selected by; whoever asks for another gets nothing."""
+    if path not in {"metadata.name", "involvedObject.uid"}:
+        return None
+    outer, inner = path.split(".")
+    return (obj.get(outer) or {}).get(inner)
 
 
 def _merged(before: Any, patch: Any) -> Any:
@@ -287,12 +298,23 @@ def _merged(before: Any, patch: Any) -> Any:
 
 @dataclass
 class Link:
-    """The way to one cluster. `up`: anything gets through; `write_seconds`: how long writes take to be answered."""
+    """The way to one cluster. `up`: anything gets through; `flows`: and not only the connections; `write_seconds`: how
+    long writes take to be answered."""
 
     cluster: FakeCluster
     up: bool = True
+    flows: asyncio.Event = field(default_factory=asyncio.Event)
     write_seconds: float = 0.0
     cuts: int = 0
+
+    def __post_init__(self) -> None:
+        self.flows.set()
+
+    async def passed(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """As they come through."""
+        async for chunk in chunks:
+            await self.flows.wait()
+            yield chunk
 
     def set_up(self, *, up: bool) -> None:
         self.up = up
@@ -357,6 +379,7 @@ class _Transport:
         if check is not None:
             check()
         self._reachable()
+        await self._link.flows.wait()
         request = Request.read(method, target, body)
         if request.is_write and self._link.write_seconds:
             await asyncio.sleep(self._link.write_seconds)
@@ -368,6 +391,7 @@ class _Transport:
     async def stream(self, method: str, target: str, headers: Mapping[str, str]) -> AsyncIterator[_Stream]:
         await asyncio.sleep(0)
         self._reachable()
+        await self._link.flows.wait()
         request = Request.read(method, target, None)
         if "sendInitialEvents" in request.query:
             refused = Refused(400, "BadRequest", "no streaming lists here").body
@@ -378,7 +402,8 @@ class _Transport:
             yield _Stream(refusal.code, orjson.dumps(refusal.body))
             return
         cuts = self._link.cuts
-        yield _Stream(200, b"", self._link.cluster.watch(request, lambda: self._link.cuts != cuts))
+        chunks = self._link.cluster.watch(request, lambda: self._link.cuts != cuts)
+        yield _Stream(200, b"", self._link.passed(chunks))
 
     async def close(self) -> None:
         pass

@@ -31,6 +31,8 @@ class FakeCluster:
         """(verb, plural, namespace): what we may not do there; an empty namespace means all of them."""
         self.delays: dict[str, float] = {}
         """Seconds that an answer takes, by method."""
+        self.refusal: tuple[int, str, str] | None = None
+        """Status, reason and message of its answer to everything but its version."""
         self.date: str | None = None
         self.clock: Callable[[], float] = time.time
         self.revoked: set[str] = set()
@@ -123,6 +125,8 @@ class FakeCluster:
         headers = {"Date": self.date} if self.date is not None else {}
         if parts.path == "/version":
             return await wire.answer(200, {"gitVersion": "v1.36.4"})
+        if self.refusal is not None:
+            return await wire.answer(self.refusal[0], status(*self.refusal))
         if parts.path == NAMESPACES.path(None, "kube-system"):
             return await wire.answer(200, {"metadata": {"name": "kube-system", "uid": self.identity}}, headers)
         if parts.path.endswith("/selfsubjectaccessreviews"):

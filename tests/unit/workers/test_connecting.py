@@ -4,9 +4,12 @@ import asyncio
 import contextlib
 import json
 
+import pytest
+
 from multimirror.api import WORKER_CLUSTERS
 from multimirror.kube.errors import TimedOut
 from multimirror.kube.resources import JOBS
+from multimirror.workers import out_of_reach
 from tests.unit.kube.virtual_time import virtual_time
 from tests.unit.workers.stage import NOW, a_copy, a_stage, clock
 
@@ -231,3 +234,41 @@ async def test_its_clock_is_compared_with_ours() -> None:
         cluster.date = "Tue, 14 Nov 2023 22:14:20 GMT"  # a minute after NOW
         await stage.connected("east")
         assert 58 < stage.workers.contact("east").clock_ahead <= 60
+
+
+@pytest.mark.parametrize(
+    ("refusal", "reason", "message"),
+    [
+        (
+            (503, "ServiceUnavailable", "the server is starting"),
+            "ServerError",
+            "it answers, and is not ready yet (503 ServiceUnavailable: the server is starting)",
+        ),
+        (
+            (403, "Forbidden", "RBAC: clusterrole not found"),
+            "Forbidden",
+            "it answers, and refuses (403 Forbidden: RBAC: clusterrole not found)",
+        ),
+    ],
+)
+def test_of_a_server_that_answers_nobody_says_that_it_cannot_be_reached(
+    refusal: tuple[int, str, str], reason: str, message: str
+) -> None:
+    @virtual_time
+    async def story() -> None:
+        async with a_stage() as stage:
+            cluster = await stage.add("east")
+            await stage.connected("east")
+            cluster.refusal = refusal
+            worker = await stage.lost("east")
+            assert (worker.state.reason, worker.state.message) == (reason, message)
+            contact = stage.workers.contact("east")
+            assert out_of_reach("east", contact.reason, contact.why) == f"worker east is of no use now ({message})"
+            cluster.refusal = None
+            await stage.connected("east")
+            await cluster.cut_off()
+            await stage.lost("east")
+            contact = stage.workers.contact("east")
+            assert out_of_reach("east", contact.reason, contact.why).startswith("worker east cannot be reached (")
+
+    story()

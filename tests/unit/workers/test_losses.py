@@ -49,6 +49,32 @@ def test_what_was_lost_to_us_alone_counts_from_the_moment_that_we_work() -> None
     assert losses.since("east") == 300.0
 
 
+def test_losses_that_are_over_are_remembered_a_few_of_them() -> None:
+    clock = Clock()
+    losses: Losses[str] = Losses(clock)
+    losses.found("east")
+    assert losses.outages("east") == ()
+    for _ in range(40):
+        losses.lost("east")
+        losses.lost("east", "team-a")
+        clock.now += 10.0
+        losses.found("east")
+        losses.found("east", "team-a")
+        clock.now += 1.0
+    assert len(losses.outages("east")) == 16
+    assert losses.outages("east")[-1] == (clock.now - 11.0, clock.now - 1.0)
+
+
+def test_what_was_lost_to_a_standby_was_not_lost_to_those_who_worked() -> None:
+    clock = Clock()
+    losses: Losses[str] = Losses(clock)
+    losses.lost("east")
+    clock.now = 4000.0
+    losses.found("east")
+    losses.begin("east", None)
+    assert losses.outages("east") == ()
+
+
 def test_what_is_known_no_more_is_lost() -> None:
     clock = Clock()
     losses: Losses[str] = Losses(clock)

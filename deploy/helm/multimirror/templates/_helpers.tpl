@@ -21,6 +21,49 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end }}
 
+{{/* What of admission is rendered, as JSON: `policies`; `webhook`, which is how it fails ("Ignore", "Fail") or ""; `unfinished`: this
+is half of a change, and the next upgrade does the rest. Helm waits for nothing, and takes a Service away before the registration that
+points at it. So the first upgrade puts what is new beside what is there, and makes the webhook fail open; when what is new is seen to
+be there, the next one takes away what was. Where no cluster is asked (`helm template`), what is wanted is all that is rendered. */}}
+{{- define "multimirror.admission.parts" -}}
+{{- $wanted := include "multimirror.admission" . -}}
+{{- $parts := dict "policies" (has $wanted (list "policies" "both")) "webhook" (get (dict "webhook" "Fail" "both" "Ignore") $wanted) "unfinished" false -}}
+{{- if and .Release.IsUpgrade (ne $wanted "both") (lookup "v1" "Namespace" "" .Release.Namespace) -}}
+{{- $closed := false -}}
+{{- $registration := lookup "admissionregistration.k8s.io/v1" "MutatingWebhookConfiguration" "" "multimirror" -}}
+{{- range ($registration).webhooks -}}
+{{- $closed = or $closed (ne .failurePolicy "Ignore") -}}
+{{- end -}}
+{{- $policies := dict -}}
+{{- if .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy" -}}
+{{- $policies = lookup "admissionregistration.k8s.io/v1" "MutatingAdmissionPolicyBinding" "" "multimirror-labelled-jobs" -}}
+{{- end -}}
+{{- $available := "" -}}
+{{- range (((lookup "apps/v1" "Deployment" .Release.Namespace "multimirror-admission")).status).conditions -}}
+{{- if and (eq .type "Available") (eq .status "True") -}}
+{{- $available = include "multimirror.settled" .lastTransitionTime -}}
+{{- end -}}
+{{- end -}}
+{{- if eq $wanted "webhook" -}}
+{{- if and (not (and $closed (not $policies))) (not (and $registration $available)) -}}
+{{- $parts = dict "policies" (not (empty $policies)) "webhook" "Ignore" "unfinished" true -}}
+{{- end -}}
+{{- else if $registration -}}
+{{- $acts := or (eq $wanted "none") (and $policies (include "multimirror.settled" $policies.metadata.creationTimestamp)) -}}
+{{- if or $closed (not $acts) -}}
+{{- $parts = dict "policies" (eq $wanted "policies") "webhook" "Ignore" "unfinished" true -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $parts -}}
+{{- end }}
+
+{{/* "true" for a time of ten seconds ago, or more: API servers have heard of it. A clock that is behind holds up nobody. */}}
+{{- define "multimirror.settled" -}}
+{{- $age := sub (now | unixEpoch | int64) (toDate "2006-01-02T15:04:05Z07:00" . | unixEpoch | int64) -}}
+{{- if or (lt $age 0) (ge $age 10) -}}true{{- end -}}
+{{- end }}
+
 {{/* A file of policies for the manager and the size in use: they are generated for the defaults. Call with (list $ name). */}}
 {{- define "multimirror.policies" -}}
 {{- $root := index . 0 -}}
