@@ -20,10 +20,11 @@ FENCE: Final = {"timeout": "20s", "grace": "3s"}
 
 
 async def spread(crowd: Crowd) -> tuple[str, list[str]]:
-    """A worker, and the Jobs that run there for as long as it takes; others run elsewhere, and some are short."""
+    """A worker, and the Jobs that run there for as long as it takes; others run elsewhere, or have ended."""
     held = await crowd.send(held=6)
-    await crowd.send(short=6)
+    short = await crowd.send(short=6)
     await crowd.running(held)
+    await crowd.complete(short)
     worker, *_ = crowd.stage.installation.workers
     there = crowd.on(worker, held)
     assert there, "both workers have room, and the queue spreads its Jobs"
@@ -73,7 +74,7 @@ async def test_without_a_fence_a_job_that_is_cut_off_runs_twice_until_its_old_wo
         found = await crowd.ran()
         assert {ran for ran in found if ran.job in there and ran.worker == worker} == stale, "nothing went on there"
         assert sorted(ran.job for ran in found if ran.worker != worker and ran.job in there) == sorted(there)
-        await crowd.ran_once([name for name in crowd.names if name not in there])
+        await crowd.ran_once([name for name in crowd.names if name not in there], stayed=False)
 
 
 async def test_with_a_fence_a_job_that_is_cut_off_has_ended_there_before_it_runs_elsewhere(
@@ -98,7 +99,7 @@ async def test_with_a_fence_a_job_that_is_cut_off_has_ended_there_before_it_runs
         await crowd.release()
         await crowd.complete()
         assert len([ran for ran in await crowd.ran() if ran.job in there]) == 2 * len(there), "nothing started again"
-        await crowd.ran_once([name for name in crowd.names if name not in there])
+        await crowd.ran_once([name for name in crowd.names if name not in there], stayed=False)
 
 
 async def test_jobs_leave_a_worker_that_stands_still_for_long_and_its_old_copies_are_stopped_when_it_goes_on(
