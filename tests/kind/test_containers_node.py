@@ -3,7 +3,7 @@
 from multimirror.batch import find_condition
 from multimirror.kube import ApiError
 from multimirror.kube.resources import NODES
-from tests.kind.installation import Installation, Stage, a_stage, typed
+from tests.kind.installation import Installation, Stage, a_stage
 from tests.kind.policies import SLEEP, a_pod, once
 from tests.waiting import eventually
 
@@ -17,8 +17,7 @@ async def test_a_job_completes_after_the_node_of_its_worker_was_restarted(instal
         await stage.create(stage.a_job("interrupted", pod=a_pod(once("interrupted", first=SLEEP))))
         await stage.ended("done-before")
         await eventually(lambda: stage.status("interrupted"), lambda status: status.get("ready") == 1)
-        done = await typed("docker", "restart", "--time", "1", installation.node(worker))
-        assert done.code == 0, done
+        await installation.docker("restart", "--time", "1", installation.node(worker))
         await _in_shape(stage, worker)
         status = await stage.ended("interrupted")
         assert status["succeeded"] == 1
@@ -40,7 +39,4 @@ async def _in_shape(stage: Stage, worker: str) -> None:
         return (find_condition(node["status"]["conditions"], "Ready") or {}).get("status") == "True"
 
     await eventually(ready)
-    told = await stage.installation.kubectl(
-        "wait", "--for=condition=Ready", f"workercluster/{worker}", "--timeout=120s"
-    )
-    assert told.code == 0, told
+    await stage.installation.kubectl_done("wait", "--for=condition=Ready", f"workercluster/{worker}", "--timeout=120s")

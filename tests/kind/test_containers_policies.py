@@ -21,7 +21,7 @@ from multimirror.batch import is_finished
 from multimirror.kube import Client
 from multimirror.kube.errors import NotFound
 from multimirror.kube.resources import JOBS, NAMESPACES, PODS, SERVICE_ACCOUNTS
-from tests.kind.installation import Installation, a_stage, typed
+from tests.kind.installation import Installation, a_stage
 from tests.kind.policies import POLICIES, Policy
 from tests.waiting import DEADLINE, eventually
 
@@ -30,6 +30,7 @@ PLAIN: Final = "worker-1"
 BUILTIN: Final = "worker-2"
 _MANIFEST: Final = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
 _LOOK: Final = 0.25  # one list a leg: cheaper than a question a Job
+_LONGEST: Final = 3 * DEADLINE  # 80 Jobs at once are much for a busy machine
 
 
 @dataclass
@@ -45,14 +46,13 @@ class Leg:
     """The statuses on which its user acted."""
 
     async def run(self) -> None:
-        """Until all have ended, or the longest that anything takes in a test has passed: what is missing then is missed
-        by the test of that policy."""
+        """Until all have ended, or time is up: what is missing then is missed by the test of that policy."""
         await eventually(self._account)
         for policy in POLICIES:
             await self.client.create(JOBS, policy.job(self.namespace, self.labels))
             self.acted[policy.name] = []
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DEADLINE):
+            async with asyncio.timeout(_LONGEST):
                 while not await self._looked():
                     await asyncio.sleep(_LOOK)
 
@@ -150,8 +150,7 @@ async def _set_controllers(installation: Installation, worker: str, *, own: bool
     off = ",-job-controller"
     edit = f"s/{off}//" if own else f"/--controllers=/s/{off}//; s/\\(--controllers=.*\\)/\\1{off}/"
     node = installation.node(worker)
-    done = await typed("docker", "exec", node, "sed", "-i", edit, _MANIFEST)
-    assert done.code == 0, done
+    await installation.docker("exec", node, "sed", "-i", edit, _MANIFEST)
 
     async def follows() -> bool:
         pod = await client.get(PODS, f"kube-controller-manager-{node}", "kube-system")
@@ -177,11 +176,10 @@ def comparable(name: str, status: Json) -> Json:
     """Without what cannot be equal: moments, uids, the names of pods."""
     result = {key: value for key, value in status.items() if key not in {"startTime", "completionTime", "conditions"}}
     result["times"] = sorted(key for key in ("startTime", "completionTime") if status.get(key))
-    conditions = [
-        {key: each.get(key) for key in ("type", "status", "reason")} | {"message": _message(name, each)}
+    result["conditions"] = {
+        each["type"]: (each["status"], each.get("reason"), _message(name, each))
         for each in status.get("conditions") or ()
-    ]
-    result["conditions"] = sorted(conditions, key=lambda each: str(each["type"]))
+    }
     return result
 
 
@@ -189,9 +187,17 @@ def _message(name: str, condition: Json) -> str:
     return re.sub(rf"[-a-z0-9]+/{name}-[-a-z0-9]+", "POD", condition.get("message") or "")
 
 
-def _held(status: Json) -> dict[str, str]:
-    """What is true of it on the way; counters are a matter of the moment."""
-    return {each["type"]: each["status"] for each in status.get("conditions") or ()}
+def _forgiven(mirrored: Json, plain: Json) -> Json:
+    """Without what is documented: a Job that had to wait for its place says that it does so no longer."""
+    waited = ("Suspended", ("False", "JobResumed", "Job resumed"))
+    if "Suspended" in plain["conditions"]:
+        return mirrored
+    return {**mirrored, "conditions": dict(each for each in mirrored["conditions"].items() if each != waited)}
+
+
+def _true(status: Json) -> set[str]:
+    """What holds of it on the way; counters are a matter of the moment."""
+    return {each["type"] for each in status.get("conditions") or () if each["status"] == "True"}
 
 
 RUN_BY: Final = ("kubernetes", "builtin-controller")
@@ -203,8 +209,9 @@ def test_a_job_ends_as_on_plain_kubernetes(legs: Legs, policy: Policy, run_by: s
     plain, mirrored = legs.plain, legs.mirrored[run_by]
     name = policy.name
     assert is_finished(plain.seen[name]), plain.seen[name]
-    assert comparable(name, mirrored.seen[name]) == comparable(name, plain.seen[name])
-    assert [_held(each) for each in mirrored.acted[name]] == [_held(each) for each in plain.acted[name]]
+    wanted, found = comparable(name, plain.seen[name]), comparable(name, mirrored.seen[name])
+    assert _forgiven(found, wanted) == wanted
+    assert [_true(each) for each in mirrored.acted[name]] == [_true(each) for each in plain.acted[name]]
 
 
 @pytest.mark.parametrize("run_by", RUN_BY)

@@ -125,7 +125,7 @@ def test_a_worker_that_takes_connections_and_never_answers_is_noticed_too(world:
     world.hang("w1")
     world.settle(60)
     [note] = world.notes
-    assert note.startswith("w1 cannot be reached (no answer to GET")
+    assert note.startswith("w1 cannot be reached (no answer")
     world.write(pod, "two")
     world.mend("w1")
     world.settle(60)
