@@ -162,7 +162,8 @@ class AttemptLogs:
                 self._news.clear()
                 if self._finishing and not all_known:
                     found = await copy.client.list(PODS, copy.namespace, label_selector=copy.pod_selector)
-                    self._pods = {pod["metadata"]["uid"]: pod for pod in found.items} | self._pods
+                    for pod in found.items:
+                        self._pods.setdefault(pod["metadata"]["uid"], pod)  # in place: readers look there
                     all_known = True
                 self._start_readers(copy, tasks)
                 if all_known and all(each.complete for each in self._progress.values()):
