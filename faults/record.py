@@ -20,6 +20,7 @@ from multimirror.kube.errors import Gone
 
 Json = dict[str, Any]
 MANAGEMENT: Final = "management"
+_AGAIN: Final = 0.05
 
 
 def is_of(client: str, name: str | None) -> bool:
@@ -231,8 +232,12 @@ class Watcher:
             for resource in self._resources[cluster]:
                 while True:
                     self._told.clear()
-                    if await self._versions(client, resource) == self._noted(cluster, resource):
-                        break
+                    try:
+                        if await self._versions(client, resource) == self._noted(cluster, resource):
+                            break
+                    except ApiError:  # it is not there yet
+                        await asyncio.sleep(_AGAIN)
+                        continue
                     await self._told.wait()
 
     async def _versions(self, client: Client, resource: Resource) -> dict[str, str]:
@@ -277,7 +282,7 @@ class Watcher:
                     version = await self._look_again(cluster, client, resource, namespace)
             except ApiError:
                 pass
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(_AGAIN)
 
     async def _look_again(self, cluster: str, client: Client, resource: Resource, namespace: str | None) -> str:
         """What has changed meanwhile, as far as it can still be told; and from when on to watch."""

@@ -18,11 +18,12 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from tests.documents import ROOT, Block, blocks
 from tests.waiting import DEADLINE
 
+_CLEANING: Final = 60.0
 _KEPT: Final = ("LANG", "TERM", "TMPDIR", "KUBEBUILDER_ASSETS")
 
 
@@ -53,16 +54,7 @@ class Terminal:
         """Run it to its end; what it printed."""
         after = self.directory.parent / "after"
         script = f"set -euo pipefail\n{text_of(block)}\nenv -0 > {shlex.quote(str(after))}\n"
-        done = subprocess.run(
-            ["bash", "-c", script],
-            cwd=self.directory,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=self.patience,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
+        done = to_its_end(["bash", "-c", script], self.patience, cwd=self.directory, env=self.environment)
         assert done.returncode == 0, f"{block}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
         self.environment = dict(line.split("=", 1) for line in after.read_text().split("\0") if "=" in line)
         self.directory = Path(self.environment["PWD"])
@@ -93,13 +85,35 @@ class Terminal:
     def close(self) -> None:
         """Ctrl-C in every other terminal."""
         for process in reversed(self.others):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGINT)
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            interrupt(process)
+
+
+def to_its_end(
+    command: list[str], seconds: float | None = None, *, cwd: Path | None = None, env: Mapping[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
+    """What it printed, and its exit code. Whoever is interrupted meanwhile, or loses patience, interrupts it in turn,
+    and waits until it has cleaned up."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=seconds)
+        except BaseException:
+            interrupt(process)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def interrupt(process: "subprocess.Popen[Any]") -> None:
+    """Ctrl-C in its terminal; it has a while to clean up."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGINT)
+    try:
+        process.wait(_CLEANING)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def text_of(block: Block) -> str:

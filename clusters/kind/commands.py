@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from clusters.fleet import FleetError
@@ -24,8 +24,10 @@ async def run(
     seconds: float = 900.0,
     scratch: Path | None = None,
     descriptors: Sequence[int] = (),
+    alone: bool = False,
 ) -> str:
-    """What it prints. `scratch`: where it puts temporary files; `descriptors`: what it is to hold while it runs."""
+    """What it prints. `scratch`: where it puts temporary files; `descriptors`: what it and its children are to hold
+    while they run; `alone`: should it have to be ended, its children are left to come to their end."""
     try:
         process = await asyncio.create_subprocess_exec(
             *arguments,
@@ -45,7 +47,7 @@ async def run(
         raise CommandError(f"`{' '.join(arguments)}` did not end in {seconds:g} s") from None
     finally:
         if process.returncode is None:
-            await _end(process)
+            await _end(process, os.kill if alone else os.killpg)
     if process.returncode != 0:
         words = complaints.decode(errors="replace").strip().splitlines()[-15:]
         raise CommandError("\n".join([f"`{' '.join(arguments)}` failed (exit code {process.returncode}):", *words]))
@@ -61,10 +63,12 @@ async def has_image(image: str) -> bool:
     return True
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _end(process: asyncio.subprocess.Process, kill: Callable[[int, int], None]) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
+            kill(process.pid, number)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), 10)
+            async with asyncio.timeout(10):
+                while process.returncode is None:  # noqa: ASYNC110 - wait() waits for whoever holds its output, too
+                    await asyncio.sleep(0.02)
             return

@@ -58,7 +58,8 @@ class KindCluster:
             given=config_for(self.name, options),
             seconds=_CREATE_SECONDS,
             scratch=record.path,
-            descriptors=[record.descriptor],  # should we be killed, nobody deletes while this still creates
+            descriptors=record.descriptors,  # should we be killed, nobody deletes while this still creates
+            alone=True,  # a container that Docker is asked for comes, also when nobody waits for it any more
         )
 
     async def read_kubeconfigs(self) -> None:
@@ -161,7 +162,11 @@ class KindFleet(Fleet):
         if record is None:
             return
         try:
+            cut_off = not record.is_settled()
             await _delete(record.clusters, record.path)
+            if cut_off:
+                await record.settled()
+                await _delete(record.clusters, record.path)
         except BaseException:
             await record.release()
             raise

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,7 @@ _LOCK: Final = "lock"
 _NETWORK_MADE: Final = ".network"
 _DELETE_SECONDS: Final = 300.0
 _GUARD_SECONDS: Final = 30.0
+_SETTLE_SECONDS: Final = 120.0
 
 
 class Record:
@@ -36,9 +38,26 @@ class Record:
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
-        self.descriptor = descriptor
-        """The lock: for those who are to hold it with us."""
+        self._lock = descriptor
+        self._ended, self._running = os.pipe()
         self._guard: subprocess.Popen[bytes] | None = None
+
+    @property
+    def descriptors(self) -> list[int]:
+        """For a `kind create`, and the programs that it starts, to hold: the lock, and a pipe that ends with them."""
+        return [self._lock, self._running]
+
+    def is_settled(self) -> bool:
+        """Whether all of them have ended; no more are started. A `docker run` that was cut off makes its container."""
+        if self._running >= 0:
+            os.close(self._running)
+            self._running = -1
+        return _at_its_end(self._ended, 0)
+
+    async def settled(self) -> None:
+        """On return they have."""
+        if not await asyncio.to_thread(_at_its_end, self._ended, _SETTLE_SECONDS):
+            raise CommandError(f"Docker did not come to an end with what it creates in {_SETTLE_SECONDS:g} s")
 
     @property
     def clusters(self) -> list[str]:
@@ -66,13 +85,19 @@ class Record:
 
     async def release(self) -> None:
         """What remains is the guard's, who ends when nothing does."""
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
+        for descriptor in (self._lock, self._ended, self._running):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._lock = self._ended = self._running = -1
         if self._guard is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 await asyncio.to_thread(self._guard.wait, _GUARD_SECONDS)
             self._guard = None
+
+
+def _at_its_end(pipe: int, seconds: float) -> bool:
+    ready, _, _ = select.select([pipe], [], [], seconds)
+    return bool(ready)
 
 
 def root() -> Path:

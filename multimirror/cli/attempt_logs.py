@@ -26,7 +26,7 @@ from multimirror.kube.resources import JOBS, PODS
 from multimirror.kube.supervise import Supervisor
 
 _ANSWER: Final = 8.0
-"""Seconds that an answer may take."""
+"""Seconds that an answer may take, once there was one."""
 _HEARTBEAT: Final = 5.0
 _NOT_MADE_YET: Final = 0.5
 _LONGEST_WAIT: Final = 15.0
@@ -108,7 +108,7 @@ class AttemptLogs:
     async def _session(self, backoff: Backoff) -> None:
         """From a connection to its end. Raises ApiError and CommandError."""
         worker = self._worker = await self._connection()
-        async with worker.client(timeout=_ANSWER) if worker is not None else self._management() as there:
+        async with worker.client() if worker is not None else self._management() as there:
             copy = await self._copy(lambda: find_copy(there, self._original(), worker))
             backoff.reset()
             if copy is None or copy.job is None:
@@ -162,7 +162,8 @@ class AttemptLogs:
                 self._news.clear()
                 if self._finishing and not all_known:
                     found = await copy.client.list(PODS, copy.namespace, label_selector=copy.pod_selector)
-                    self._pods = {pod["metadata"]["uid"]: pod for pod in found.items} | self._pods
+                    for pod in found.items:
+                        self._pods.setdefault(pod["metadata"]["uid"], pod)  # in place: readers look there
                     all_known = True
                 self._start_readers(copy, tasks)
                 if all_known and all(each.complete for each in self._progress.values()):
@@ -224,7 +225,11 @@ async def _synced(pods: Informer) -> None:
 
 
 async def _beat(copy: Copy) -> None:
-    """Any answer will do. Raises ApiError."""
+    """Any answer will do, and quickly: the way there has been found. Raises ApiError."""
     assert copy.job is not None
-    with suppress(NotFound):
-        await copy.client.get(JOBS, copy.job["metadata"]["name"], copy.namespace)
+    try:
+        async with asyncio.timeout(_ANSWER):
+            with suppress(NotFound):
+                await copy.client.get(JOBS, copy.job["metadata"]["name"], copy.namespace)
+    except TimeoutError:
+        raise TimedOut(f"no answer in {_ANSWER:g} s", cluster=copy.client.cluster) from None

@@ -301,8 +301,7 @@ async def _revoke_stored(management: Client, name: str, secret: Json, cluster: J
     assert reference is not None, "it names the Secret"
     by_hand = "`kubectl delete serviceaccount multimirror -n multimirror-system` on the worker revokes all of them."
     try:
-        kubeconfig = credentials.kubeconfig_in(secret, reference.key) or b""
-        access, connection = reachable(management, name, kubeconfig, secret, system)
+        access, connection = reachable(management, name, secret, reference.key, system)
         claims = claims_of(access.token)
         own = claims.secret if claims is not None else None
         slots = Slots.of(await identity_of(management), name)

@@ -134,23 +134,27 @@ class _Relayed:
     connection: Connection
     management: Connection
     system: str
+    stored_in: str
     here: Background
 
     async def __call__(self, factory: Callable[[], P]) -> Dialed[P]:
         to = self.connection
         relay = self.here.shared(Relay, lambda: Relay(self.management, self.system, self.here))
-        sock = await relay.connect(to.name)
+        sock = await relay.connect(self.stored_in)
         host, _, _ = address_of(to.server)
         transport, protocol = await over(sock, factory, to.tls, to.tls_server_name or host)
         self.here.note(f"worker {to.name} cannot be reached from here; this goes through the management cluster")
         return Dialed(transport, protocol, to.server)
 
 
-def ways_to(connection: Connection, joined_by: str | None, management: Connection, system: str) -> Ways:
-    """To the worker with that stored connection. `joined_by`: the address that stands beside it."""
+def ways_to(connection: Connection, joined_by: str | None, management: Connection, system: str, stored_in: str) -> Ways:
+    """To the worker with that stored connection. `joined_by`: the address that stands beside it.
+
+    `stored_in`: the Secret and the key in it, by which a dispatcher's pod finds the address too.
+    """
     stored = Direct(server=connection.server, tls=connection.tls, tls_server_name=connection.tls_server_name)
     addresses = [Address("as the dispatcher does", stored)]
     if joined_by is not None and joined_by != connection.server:
         addresses.append(Address("by which it was joined", replace(stored, server=joined_by)))
     here = current_background()
-    return Ways(addresses, _Relayed(connection, management, system, here) if here else None)
+    return Ways(addresses, _Relayed(connection, management, system, stored_in, here) if here else None)

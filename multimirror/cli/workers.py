@@ -125,18 +125,18 @@ async def stored_connection(management: Client, name: str, spec: WorkerClusterSp
     if kubeconfig is None:
         raise CredentialsError(f"{where} has nothing readable under {spec.secret.key!r}", f"{anew}.")
     try:
-        access, connection = reachable(management, name, kubeconfig, secret, system)
+        access, connection = reachable(management, name, secret, spec.secret.key, system)
     except ConfigError as error:
         raise CredentialsError(f"{where} holds no usable kubeconfig: {error}", f"{anew}.") from error
     return WorkerConnection(name, spec, access, connection, await _signer(management, system))
 
 
-def reachable(
-    management: Client, name: str, kubeconfig: bytes, secret: Object, system: str
-) -> tuple[Access, Connection]:
-    """A stored kubeconfig, and the connection that finds a way to that worker from here. Raises ConfigError."""
+def reachable(management: Client, name: str, secret: Object, key: str, system: str) -> tuple[Access, Connection]:
+    """What a Secret holds, and the connection that finds a way to that worker from here. Raises ConfigError."""
+    kubeconfig = credentials.kubeconfig_in(secret, key) or b""
     access, connection = parse_strict(kubeconfig), Connection.strict(kubeconfig, name=name)
-    ways = ways_to(connection, credentials.joined_by(secret, access), management.connection, system)
+    stored_in = f"{secret['metadata']['name']}/{key}"
+    ways = ways_to(connection, credentials.joined_by(secret, access), management.connection, system, stored_in)
     return access, replace(connection, dialer=ways)
 
 

@@ -10,8 +10,9 @@ Sockets are set up to notice a peer that is gone without a word.
 import asyncio
 import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final, cast
 from urllib.parse import urlsplit
 
@@ -99,10 +100,12 @@ class _Wire(asyncio.Protocol):
         return bytes(body)
 
     def abort(self) -> None:
-        """Close without ceremony."""
-        self.reusable = False
+        """Close without ceremony. What was asked for and not answered is taken back, as far as it has not arrived."""
         if self._transport is not None:
+            if self._parser is not None and not self.status:
+                _take_back(self._transport.get_extra_info("socket"))
             self._transport.abort()
+        self.reusable = False
 
     async def _send(self, head: bytes, body: bytes | None, *, streaming: bool) -> None:
         assert self._transport is not None
@@ -354,3 +357,11 @@ def _watch_over(sock: socket.socket | None) -> None:
     ):
         if hasattr(socket, option):  # not every system has all of them
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+def _take_back(sock: socket.socket | None) -> None:
+    """Once closed, nothing more is sent: else the system goes on trying for as long as _UNACKNOWLEDGED_MS, and a write
+    arrives behind the back of whoever gave up on it and has gone on."""
+    if sock is not None and sock.family in {socket.AF_INET, socket.AF_INET6}:
+        with suppress(OSError):  # it is closed already
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

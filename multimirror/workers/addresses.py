@@ -1,4 +1,4 @@
-"""The address by which the dispatcher reaches a worker, in the words of a condition. Pure.
+"""Why the dispatcher cannot use a worker, and by which address it was tried, in the words of a condition. Pure.
 
 It may be another one than that by which people do: `join` records theirs, so that a condition can say which of the two
 fails, and what to do about it.
@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from multimirror.kube import ApiError
 from multimirror.kube.errors import TimedOut, Unreachable
-from multimirror.workers.state import why_not_connected
+from multimirror.workers.state import ANSWERED
 from multimirror.workers.tokens import JOINED_BY_ANNOTATION
 
 _LONGEST: Final = 512
@@ -20,6 +20,18 @@ def joined_by(secret: Mapping[str, Any] | None) -> str:
     annotations = ((secret or {}).get("metadata") or {}).get("annotations") or {}
     value = annotations.get(JOINED_BY_ANNOTATION)
     return value if isinstance(value, str) and len(value) <= _LONGEST else ""
+
+
+def why_not_connected(error: ApiError | TimeoutError) -> tuple[str, str]:
+    """Reason and message. A server that answers is there, and says itself what is wrong: it may just be starting."""
+    if not isinstance(error, ApiError):
+        return "TimedOut", "no answer in time"
+    reason = type(error).__name__
+    if reason not in ANSWERED or not error.status:
+        return reason, str(error)
+    how = "is not ready yet" if error.status >= 500 or error.status == 429 else "refuses"
+    said = " ".join(part for part in (str(error.status), error.reason) if part)
+    return reason, f"it answers, and {how} ({said}: {error.message})"
 
 
 def failure_in_words(worker: str, server: str, joined_by: str, error: ApiError | TimeoutError) -> str:

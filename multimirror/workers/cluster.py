@@ -22,14 +22,14 @@ from multimirror.kube.backoff import Backoff
 from multimirror.kube.errors import ConfigError, OverBudget
 from multimirror.kube.resources import JOBS
 from multimirror.workers import metrics
-from multimirror.workers.addresses import failure_in_words
+from multimirror.workers.addresses import failure_in_words, why_not_connected
 from multimirror.workers.limits import WorkerBudget
 from multimirror.workers.losses import Losses
 from multimirror.workers.misbehaviour import Misbehaviour
 from multimirror.workers.options import WorkerOptions
 from multimirror.workers.probe import Facts, ProbeAnswer, check, probe
 from multimirror.workers.session import Scope, Session, SessionHandlers, SessionOptions
-from multimirror.workers.state import Contact, TokenState, WorkerState, why_not_connected
+from multimirror.workers.state import Contact, TokenState, WorkerState
 
 _log = structlog.get_logger(__name__)
 

@@ -8,10 +8,9 @@ from typing import Final
 from multimirror.api import CONNECTED, MISBEHAVING, READY, RENEWED
 from multimirror.batch import Json, find_condition
 from multimirror.batch.times import seconds_of, utc_datetime
-from multimirror.kube import ApiError
 from multimirror.workers.misbehaviour import Misbehaviour
 
-_ANSWERED: Final = frozenset(
+ANSWERED: Final = frozenset(
     {
         *("ApiError", "BadAnswer", "BadRequest", "Conflict", "Forbidden", "Gone", "Invalid", "NotFound"),
         *("ServerError", "TooManyRequests", "Unauthorized"),
@@ -93,21 +92,9 @@ class WorkerState:
         return "Ready", "it takes Jobs"
 
 
-def why_not_connected(error: ApiError | TimeoutError) -> tuple[str, str]:
-    """Reason and message. A server that answers is there, and says itself what is wrong: it may just be starting."""
-    if not isinstance(error, ApiError):
-        return "TimedOut", "no answer in time"
-    reason = type(error).__name__
-    if reason not in _ANSWERED or not error.status:
-        return reason, str(error)
-    how = "is not ready yet" if error.status >= 500 or error.status == 429 else "refuses"
-    said = " ".join(part for part in (str(error.status), error.reason) if part)
-    return reason, f"it answers, and {how} ({said}: {error.message})"
-
-
 def out_of_reach(worker: str, reason: str, why: str) -> str:
     """That a worker is not connected, in words for the users of its Jobs."""
-    how = "is of no use now" if reason in _ANSWERED else "cannot be reached"
+    how = "is of no use now" if reason in ANSWERED else "cannot be reached"
     return f"worker {worker} {how}" + (f" ({why})" if why else "")
 
 

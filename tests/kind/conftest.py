@@ -35,7 +35,16 @@ Tell = Callable[[str], None]
 ROOT: Final = Path(__file__).parents[2]
 CANNOT_RUN: Final = 69
 """The exit code (EX_UNAVAILABLE of sysexits.h): it is about this machine, and says nothing about the product."""
-ORDER: Final = ("nothing_left", "quickstart", "demo", "installing", "", "admission_under_load", "faults")
+ORDER: Final = (
+    "nothing_left",
+    "quickstart",
+    "demo",
+    "installing",
+    "",
+    "admission_under_load",
+    "containers_node",
+    "faults",
+)
 """How the names of files begin; empty: all others."""
 _SECONDS: Final = 1800.0  # for one test with all that is made for it: only what hangs takes so long
 _FIGURES: Final = pytest.StashKey[list[str]]()

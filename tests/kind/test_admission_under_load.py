@@ -88,14 +88,24 @@ def helm_of(installation: Installation) -> Helm:
     return helm
 
 
+async def done_as_told(installation: Installation, told: str) -> None:
+    """What the notes say to ask the cluster."""
+    commands = [line.split()[1:] for line in told.partition("NOTES:")[2].splitlines() if line.startswith("  kubectl ")]
+    assert commands
+    for command in commands:
+        await installation.kubectl_done(*command)
+
+
 async def test_admission_changes_by_helm_and_nobody_notices(installation: Installation, helm: Helm, tell: Tell) -> None:
     await installation.done("uninstall", "--force")
     try:
-        await helm("install", "--wait", admission="policies")
+        told = await helm("install", "--wait", admission="policies")
+        await done_as_told(installation, told.out)
         async with under_load(installation.cluster().kubeconfig) as load:
             for number, admission in enumerate(BOTH_WAYS, 1):
                 told = await helm("upgrade", "--wait", "--timeout", "5m", admission=admission)
                 assert "half done" in told.out
+                await done_as_told(installation, told.out)
                 assert await admissions(installation) == {"policies", "webhook"}
 
                 async def upgraded(admission: str = admission) -> bool:
@@ -106,6 +116,6 @@ async def test_admission_changes_by_helm_and_nobody_notices(installation: Instal
                 await load.reach(CREATIONS * number // len(BOTH_WAYS))
                 nobody_noticed(load)
         tell(f"admission by policies, webhook, policies, with Helm: {load}")
-        await helm("uninstall", "--wait")
     finally:
+        await helm("uninstall", "--wait", "--ignore-not-found")
         await installation.install()

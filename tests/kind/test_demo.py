@@ -4,6 +4,8 @@ import re
 import subprocess
 import sys
 
+from tests.following import to_its_end
+
 
 def docker(*arguments: str) -> set[str]:
     return set(subprocess.run(["docker", *arguments], capture_output=True, text=True, check=True).stdout.split())
@@ -13,7 +15,7 @@ def test_the_demo_on_kind_loses_nothing_runs_nothing_twice_and_leaves_nothing_be
     containers, networks = docker("ps", "-aq"), docker("network", "ls", "-q")
     command = [sys.executable, "-m", "multimirror.cli", "demo", "--fleet", "kind", "--workers", "2"]
 
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = to_its_end(command)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"^ *lost +0$", done.stdout, re.MULTILINE), done.stdout

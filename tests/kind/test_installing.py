@@ -45,6 +45,11 @@ class Bare(Installation):
         assert answer.code == 0, f"helm {' '.join(arguments)}: {answer.out}\n{answer.err}"
         return answer.out
 
+    async def remove(self) -> None:
+        """Whatever way it was installed: our command leaves a release of Helm's alone."""
+        await self.helm("uninstall", "multimirror", "--ignore-not-found", "--wait")
+        await super().remove()
+
     async def everything(self) -> set[str]:
         """All objects of all clusters: cluster, kind, namespace and name."""
         return {each for name in ("management", *self.workers) for each in await self._objects(name)}

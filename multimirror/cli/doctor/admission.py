@@ -31,6 +31,10 @@ from multimirror.kube.resources import JOBS, MUTATING_WEBHOOKS
 _CHECK: Final = "Admission"
 _MANAGED_BY: Final = "--managed-by="
 _SOON: Final = timedelta(days=90)
+_HALF_DONE: Final = (
+    "No Job is missed. To finish a change from one to the other, "
+    "run `multimirror install` (or `helm upgrade`) once more."
+)
 _ANEW: Final = "`multimirror install` (or `helm upgrade`) writes the registration anew."
 
 
@@ -47,13 +51,15 @@ async def _check_webhook(client: Client, namespace: str, system: str) -> list[Fi
     except Forbidden:
         unseen = unreadable(_CHECK, "MutatingWebhookConfiguration multimirror")
         return [unseen, *await _probe(client, namespace, system)]
-    if webhook is None and not await _has_policies(client):
+    policies = await _has_policies(client)
+    if webhook is None and not policies:
         remedy = "`multimirror install` puts one of them in place."
         message = "neither webhook nor policies are there: Jobs with a queue would run on this cluster"
         return [fault(_CHECK, MANAGEMENT, message, remedy)]
     found: list[Finding] = []
     if webhook is not None:
-        found = check_registration(webhook, await _stored(client, system), system, datetime.now(UTC))
+        stored = await _stored(client, system)
+        found = check_registration(webhook, stored, system, datetime.now(UTC), policies=policies)
     return found + await _probe(client, namespace, system)
 
 
@@ -73,9 +79,15 @@ async def _stored(client: Client, system: str) -> KeyPair | None:
         return None
 
 
-def check_registration(configuration: Json, stored: KeyPair | None, system: str, now: datetime) -> list[Finding]:
-    """What is wrong with the webhook as it is registered. Pure."""
+def check_registration(
+    configuration: Json, stored: KeyPair | None, system: str, now: datetime, *, policies: bool = False
+) -> list[Finding]:
+    """What is wrong with the webhook as it is registered. Pure. `policies`: they are there too, so it may fail open."""
     found: list[Finding] = []
+    if policies:
+        found.append(warning(_CHECK, MANAGEMENT, "policies and the webhook are both there", _HALF_DONE))
+        closed = [{**each, "failurePolicy": "Fail"} for each in configuration.get("webhooks") or ()]
+        configuration = {**configuration, "webhooks": closed}
     expected, webhooks = _expected(configuration, system), configuration.get("webhooks") or ()
     for each in expected.foreign(configuration):
         message = f"in MutatingWebhookConfiguration {expected.name}: {each}. Who wrote it sees all that it asks for"

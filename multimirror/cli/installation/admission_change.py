@@ -75,7 +75,7 @@ def failing_open(registration: Json) -> Json:
 
 
 async def answers(client: Client, namespace: str) -> bool | None:
-    """Whether the API server that we speak with gets an answer of the webhook; None: that cannot be seen.
+    """Whether the API server that we speak with gets an answer from the webhook; None: that cannot be seen.
 
     A Job of a queue that there is not is refused by the webhook, and by no policy of ours. Somebody else's may."""
     try:

@@ -162,7 +162,7 @@ class Installation:
             async with asyncio.timeout(self.seconds if before.policies else _UNANSWERED_SECONDS):
                 await self._answered()
         except TimeoutError:
-            problem = "the webhook's replicas are ready, but the API server gets no answer of them"
+            problem = "the webhook's replicas are ready, but the API server gets no answer from them"
             remedy = "Is the way from API servers to port 9443 of these pods open (firewall, networkPolicy)?"
             if not before.policies:
                 self.warn(f"{problem}: Jobs that ask for a queue are refused until it does. {remedy}")
@@ -179,7 +179,7 @@ class Installation:
                     in_a_row += 1
                 case False:
                     in_a_row = 0
-                    self.tell("the API server gets no answer of the webhook yet")
+                    self.tell("the API server gets no answer from the webhook yet")
                 case None:  # somebody else's rules are in the way
                     await asyncio.sleep(SETTLE_SECONDS)
                     return

@@ -20,7 +20,7 @@ from multimirror.kube.supervise import Supervisor
 _PODS: Final = "app.kubernetes.io/name=multimirror,app.kubernetes.io/component=dispatcher"
 _CONTAINER: Final = "dispatcher"
 _HEARTBEAT_SECONDS: Final = 15.0
-_START_SECONDS: Final = 15.0
+_START_SECONDS: Final = 25.0
 
 
 class Relay:
@@ -31,20 +31,20 @@ class Relay:
         self._opening = asyncio.Lock()
         self._streams: Streams | None = None
 
-    async def connect(self, worker: str) -> socket.socket:
-        """One to the stored address of that worker, for TLS to begin on."""
+    async def connect(self, stored_in: str) -> socket.socket:
+        """One to the address that is stored there (SECRET/KEY), for TLS to begin on."""
         async with self._opening:
             streams = self._streams or await self._started()
         try:
             async with asyncio.timeout(_START_SECONDS):
-                stream = await streams.open(worker)
+                stream = await streams.open(stored_in)
         except TimeoutError:
             raise OSError(None, f"no answer from the dispatcher's pod in {_START_SECONDS:g} s") from None
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
         reader, writer = await asyncio.open_connection(sock=theirs)
-        self._tasks.start(f"connection to {worker}", streams.carry(stream, reader, writer))
+        self._tasks.start(f"connection to {stored_in}", streams.carry(stream, reader, writer))
         return ours
 
     async def _started(self) -> Streams:

@@ -2,7 +2,7 @@
 
 A frame is a kind (1 byte), the number of its connection (4), a length (4) and that many bytes:
 
-    OPEN    the name of a worker; the connection has that number from now on
+    OPEN    where its address is stored; the connection has that number from now on
     OPENED  it is there
     DATA    a piece of it
     CREDIT  so many more bytes may be sent (4 bytes): those that its reader has taken

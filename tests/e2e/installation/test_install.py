@@ -97,7 +97,7 @@ async def test_warnings_and_unknown_fields_would_be_noticed(admin: Client) -> No
 async def test_a_second_run_changes_nothing_and_a_flag_changes_its_field(admin: Client, kubeconfig: Path) -> None:
     first = await multimirror("install", *WEBHOOK, "--wait", kubeconfig=kubeconfig)
     assert first.code == 0, first.err
-    assert first.err.count("warning: ") == first.err.count("gets no answer"), "the server has none"
+    assert first.err.count("warning: ") == first.err.count("gets no answer from them"), "the server has none"
     assert "deployment.apps/multimirror created" in first.out
     versions = await _versions(admin)
     again = await multimirror("install", *WEBHOOK, kubeconfig=kubeconfig)
@@ -199,7 +199,7 @@ async def test_policies_stay_until_the_webhook_answers(admin: Client, kubeconfig
     # Its pods are simulated: they are ready, and nobody answers.
     late = await multimirror("install", *WEBHOOK, "--timeout", "10", kubeconfig=kubeconfig)
     assert late.code == 1
-    assert "the API server gets no answer of them: the policies stay" in late.err
+    assert "the API server gets no answer from them: the policies stay" in late.err
     assert len((await admin.list(policies)).items) == 2
     with pytest.raises(NotFound):
         await admin.get(WEBHOOKS, "multimirror")
@@ -211,7 +211,7 @@ async def test_policies_stay_until_the_webhook_answers(admin: Client, kubeconfig
 async def test_a_webhook_that_nobody_can_reach_is_told_of(admin: Client, kubeconfig: Path) -> None:
     done = await multimirror("install", *WEBHOOK, kubeconfig=kubeconfig)
     assert done.code == 0, done.err
-    assert "warning: the webhook's replicas are ready, but the API server gets no answer of them" in done.err
+    assert "warning: the webhook's replicas are ready, but the API server gets no answer from them" in done.err
     registered = await admin.get(WEBHOOKS, "multimirror")
     assert {each["failurePolicy"] for each in registered["webhooks"]} == {"Fail"}, "as ever when it is away"
 

@@ -15,6 +15,7 @@ from multimirror.admission.server import _response
 from multimirror.api import MANAGED_BY
 from multimirror.cli.doctor.admission import check_placement_policy, check_refusal, check_registration
 from multimirror.cli.doctor.workers import check_copies_policy
+from multimirror.cli.installation.admission_change import failing_open
 from multimirror.cli.placement_policy import PolicyState
 from multimirror.kube import ApiError
 from multimirror.kube.errors import error_from_status
@@ -83,6 +84,12 @@ def test_a_webhook_that_is_half_there_and_fails_open() -> None:
     configuration["webhooks"][0]["clientConfig"]["caBundle"] = base64.b64encode(b"none").decode()
     found = check_registration(configuration, None, "ours", NOW)
     assert [(each.level, "fails open" in each.message) for each in found] == [("fault", True), ("fault", False)]
+
+
+def test_a_webhook_beside_policies_may_fail_open_and_is_half_of_a_change() -> None:
+    configuration = failing_open(REGISTRATION.configuration(an_authority().certificate))
+    (found,) = check_registration(configuration, None, "ours", NOW, policies=True)
+    assert (found.level, "both there" in found.message) == ("warning", True)
 
 
 def test_somebody_elses_entry_under_our_name_is_a_fault() -> None:

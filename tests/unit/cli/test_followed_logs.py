@@ -125,7 +125,7 @@ def test_a_worker_that_takes_connections_and_never_answers_is_noticed_too(world:
     world.hang("w1")
     world.settle(60)
     [note] = world.notes
-    assert note.startswith("w1 cannot be reached (no answer to GET")
+    assert note.startswith("w1 cannot be reached (no answer")
     world.write(pod, "two")
     world.mend("w1")
     world.settle(60)
@@ -277,3 +277,18 @@ def test_another_job_of_the_same_name_is_another_job(world: LogWorld) -> None:
     world.hub.put(JOBS, {"metadata": metadata, "spec": {}, "status": {}})
     world.settle(60)
     assert world.has_ended()
+
+
+def test_a_pod_that_ends_after_its_job_is_shown_to_its_end_and_not_waited_for_beyond(world: LogWorld) -> None:
+    """A success policy, a deadline, a deletion: pods are told to stop, and have something to say at their end."""
+    pod = started(world)
+    world.write(pod, "one")
+    world.settle()
+    world.end("Failed")
+    world.settle(3)
+    assert not world.has_ended(), "its pod has not"
+    world.write(pod, "last words")
+    world.end_pod(pod, code=143)
+    world.settle(2)
+    assert world.has_ended()
+    assert (world.out, world.notes) == (["one", "last words"], [])

@@ -209,12 +209,13 @@ async def test_the_pods_own_error_is_told(hub: Management, ca: trustme.CA) -> No
     assert f"through the management cluster: no connection to {stored} (" in await failure(hub)
 
 
-async def test_the_relay_connects_to_no_worker_that_is_not_there(
-    hub: Management, ca: trustme.CA, worker: Server
+@pytest.mark.parametrize("name", ["127.0.0.1:{port}", "worker-east/other", "worker-west/kubeconfig", "", "../x/y"])
+async def test_the_relay_connects_to_nothing_but_what_is_stored(
+    hub: Management, ca: trustme.CA, worker: Server, name: str
 ) -> None:
     hub.stores(url(worker, INTERNAL), ca)
     hub.has_dispatcher()
     async with background() as here, hub.client() as client:
-        with pytest.raises(OSError, match="there is no WorkerCluster 127"):
-            await Relay(client.connection, SYSTEM, here).connect(f"127.0.0.1:{worker.port}")
+        with pytest.raises(OSError, match="there is no kubeconfig of a worker in Secret multimirror-system/"):
+            await Relay(client.connection, SYSTEM, here).connect(name.format(port=worker.port))
     assert worker.connections == 0

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import contextlib
+import json
 import socket
 import ssl
 import sys
@@ -84,6 +85,7 @@ class Management:
     executed: list[list[str]] = field(default_factory=list)
     ended: "asyncio.Queue[int | None]" = field(default_factory=asyncio.Queue)
     """The exit codes of programs that are done."""
+    running: list[tuple[asyncio.subprocess.Process, "asyncio.Future[None]"]] = field(default_factory=list)
     server: str = ""
 
     def stores(self, server: str, ca: trustme.CA | None, *, joined_by: str | None = None) -> None:
@@ -175,28 +177,39 @@ class Management:
 
         async def pump(stream: asyncio.StreamReader, number: int) -> None:
             while data := await stream.read(8192):
-                await channel.send_bytes(bytes([number]) + data)
+                if not channel.closed:
+                    await channel.send_bytes(bytes([number]) + data)
 
-        async def output() -> None:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            await asyncio.gather(pump(process.stdout, 1), pump(process.stderr, 2))
+        async def output(out: asyncio.StreamReader, err: asyncio.StreamReader) -> None:
+            with contextlib.suppress(ConnectionError):
+                await asyncio.gather(pump(out, 1), pump(err, 2))
             code = await process.wait()
+            self.ended.put_nowait(code)
             told = {"status": "Success"} if code == 0 else status(500, "NonZeroExitCode", f"exit code {code}")
-            await channel.send_bytes(b"\x03" + web.json_response(told).body)  # type: ignore[operator]
-            await channel.close()
+            if not channel.closed:
+                await channel.send_bytes(b"\x03" + json.dumps(told).encode())
+                await channel.close()
 
-        copying = asyncio.ensure_future(output())
-        async for message in channel:
-            assert message.type is WSMsgType.BINARY
-            assert message.data[0] == 0
-            process.stdin.write(message.data[1:])
-            await process.stdin.drain()
-        process.stdin.close()
-        self.ended.put_nowait(await process.wait())
-        copying.cancel()
-        await asyncio.gather(copying, return_exceptions=True)
+        self.running.append((process, asyncio.ensure_future(output(process.stdout, process.stderr))))
+        try:
+            async for message in channel:
+                assert message.type is WSMsgType.BINARY
+                assert message.data[0] == 0
+                process.stdin.write(message.data[1:])
+                await process.stdin.drain()
+        finally:
+            process.stdin.close()
         return channel
+
+    async def close(self) -> None:
+        """Nothing runs on."""
+        for process, copying in self.running:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(30):
+                    await process.wait()
+            if process.returncode is None:
+                process.kill()
+            await asyncio.gather(copying, return_exceptions=True)
 
 
 @contextlib.asynccontextmanager
@@ -227,3 +240,4 @@ async def management(directory: Path) -> AsyncIterator[Management]:
         yield here
     finally:
         await runner.cleanup()
+        await here.close()

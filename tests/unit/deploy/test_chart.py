@@ -1,6 +1,7 @@
 """The chart: what it renders, what it refuses, and that the plain manifests and `multimirror install` say the same."""
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -249,6 +250,22 @@ def test_both_are_the_policies_and_a_webhook_that_fails_open() -> None:
     assert {identity(obj) for obj in found} == {identity(obj) for obj in alone}
     assert failure_policies(found) == {"Ignore"}
     assert failure_policies(alone) == {"Fail"}
+
+
+def test_what_is_rendered_of_admission_is_decided_once_for_all_templates(tmp_path: Path) -> None:
+    """It depends on the cluster and the time: two templates must not see two of them."""
+    copied = Path(shutil.copytree(chart.CHART, tmp_path / "chart"))
+    helpers = copied / "templates" / "_helpers.tpl"
+    deciding = "{{- toJson $parts -}}"
+    assert deciding in helpers.read_text()
+    helpers.write_text(helpers.read_text().replace(deciding, '{"webhook": "{{ randAlphaNum 16 }}", "policies": false}'))
+    template = 'kind: Seen\nmetadata: {name: {{ (include "multimirror.admission.parts" . | fromJson).webhook }}}\n'
+    for name in ("a", "z"):
+        (copied / "templates" / f"{name}.yaml").write_text(template)
+    found = [obj for obj in yaml.safe_load_all(chart.helm("template", "multimirror", str(copied))) if obj]
+    seen = [obj["metadata"]["name"] for obj in found if obj["kind"] == "Seen"]
+    assert len(seen) == 2
+    assert {*seen} == failure_policies(found)
 
 
 def test_an_upgrade_that_is_rendered_without_a_cluster_is_whole() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 GIB = 1 << 30
 
 STAND_IN = f"""#!{sys.executable} -IS
-import json, os, pathlib, sys, time
+import json, os, pathlib, subprocess, sys, time
 here = pathlib.Path(__file__).parent
 program, arguments = pathlib.Path(__file__).name, sys.argv[1:]
 settings = json.loads((here / "settings").read_text())
@@ -41,6 +41,10 @@ elif line == "kind get clusters":
 elif line.startswith("kind create cluster"):
     (here / "clusters" / name).touch()
     (here / f"{{name}}.yaml").write_text(given)
+    if "late" in settings:  # a child, as `docker run` is one, that goes on when kind is ended
+        child = [sys.executable, "-IS", "-c", settings["child"], settings["late"], str(here / "clusters" / name)]
+        subprocess.Popen(child, close_fds=False)
+        (here / "child").touch()
     time.sleep(settings.get("creating", 0))
     while settings.get("creating_until") and not pathlib.Path(settings["creating_until"]).exists():
         time.sleep(0.05)
@@ -58,6 +62,14 @@ elif line.startswith("kind get kubeconfig"):
 """
 
 
+CHILD = """
+import pathlib, sys, time
+while not pathlib.Path(sys.argv[1]).exists():
+    time.sleep(0.05)
+pathlib.Path(sys.argv[2]).touch()
+"""
+
+
 class Machine:
     """A machine on which docker and kind are stand-ins."""
 
@@ -70,7 +82,7 @@ class Machine:
             (directory / program).chmod(0o755)
 
     def settings(self, memory: int = 8 * GIB, **settings: object) -> None:
-        (self.directory / "settings").write_text(json.dumps({"memory": memory, **settings}))
+        (self.directory / "settings").write_text(json.dumps({"memory": memory, "child": CHILD, **settings}))
 
     def calls(self, *beginning: str) -> list[list[str]]:
         path = self.directory / "calls"

@@ -1,5 +1,6 @@
 """Ctrl-C while a fleet is being made: it ends at once, and what had been begun is deleted."""
 
+import asyncio
 import os
 import signal
 import threading
@@ -7,9 +8,9 @@ import threading
 import pytest
 
 from clusters.background import BackgroundFleet
-from clusters.kind import KindOptions
+from clusters.kind import KindFleet, KindOptions
 from tests.unit.kind.stand_ins import Machine
-from tests.waiting import awaited
+from tests.waiting import awaited, eventually
 
 
 def test_ctrl_c_while_clusters_are_being_made_deletes_them(machine: Machine) -> None:
@@ -28,4 +29,19 @@ def test_ctrl_c_while_clusters_are_being_made_deletes_them(machine: Machine) -> 
     assert machine.clusters == set()
     (call,) = machine.calls("kind", "delete", "cluster")
     assert call[3:5] == ["--name", "multimirror-management"]
+    assert machine.records == []
+
+
+async def test_a_container_that_docker_makes_after_kind_was_ended_is_deleted_too(machine: Machine) -> None:
+    machine.settings(creating=600, late=str(machine.directory / "clusters" / "go"))
+    fleet = KindFleet(KindOptions(workers=0, prefix="x"))
+    starting = asyncio.ensure_future(fleet.__aenter__())
+    await eventually(lambda: asyncio.sleep(0, (machine.directory / "child").exists()))
+    starting.cancel()
+    await eventually(lambda: asyncio.sleep(0, machine.calls("kind", "delete")))
+    await eventually(lambda: asyncio.sleep(0, not machine.clusters))
+    (machine.directory / "clusters" / "go").touch()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert machine.clusters == {"go"}
     assert machine.records == []

@@ -466,3 +466,29 @@ class TestTrust:
             with pytest.raises(Unauthorized, match=re.escape(f"{tmp_path}/token cannot be read")):
                 await read(client)
         assert server.seen == []
+
+
+async def test_what_was_given_up_does_not_arrive_later() -> None:
+    """A network that is whole again delivers what a system still holds, minutes after whoever sent it has gone on."""
+    gave_up, over = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    async def listen_late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await gave_up.wait()
+        try:
+            while await reader.read(65536):  # what had arrived before
+                pass
+            over.set_result("all of it came")
+        except ConnectionResetError:
+            over.set_result("no more of it comes")
+        writer.close()
+
+    server = await asyncio.start_server(listen_late, "127.0.0.1", 0, limit=1024)
+    async with server, Client(Connection(name="worker-1", server=_url(server)), timeout=1.0) as client:
+        with pytest.raises(TimedOut):
+            await client.patch(THINGS, "a", {"spec": {"x": "y" * 2**24}}, "default")
+        gave_up.set()
+        assert await over == "no more of it comes"
+
+
+def _url(server: asyncio.Server) -> str:
+    return f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"

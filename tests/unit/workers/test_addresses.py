@@ -28,7 +28,9 @@ GIVEN, JOINED = "https://w1:6443", "https://127.0.0.1:40001"
             id="the operator's own address fails from where the dispatcher is",
         ),
         pytest.param(TimeoutError(), GIVEN, "", f"no answer in time at {GIVEN}", id="nobody has recorded another one"),
-        pytest.param(Forbidden("no"), GIVEN, JOINED, "it answers, and refuses (403: no)", id="who answers can be reached"),
+        pytest.param(
+            Forbidden("no"), GIVEN, JOINED, "it answers, and refuses (403: no)", id="who answers can be reached"
+        ),
     ],
 )
 def test_the_address_that_fails_is_named(

@@ -24,8 +24,17 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{/* What of admission is rendered, as JSON: `policies`; `webhook`, which is how it fails ("Ignore", "Fail") or ""; `unfinished`: this
 is half of a change, and the next upgrade does the rest. Helm waits for nothing, and takes a Service away before the registration that
 points at it. So the first upgrade puts what is new beside what is there, and makes the webhook fail open; when what is new is seen to
-be there, the next one takes away what was. Where no cluster is asked (`helm template`), what is wanted is all that is rendered. */}}
+be there, the next one takes away what was. Where no cluster is asked (`helm template`), what is wanted is all that is rendered.
+Decided once for all templates, and kept with the values: the cluster and the time are others a moment later, and a registration that
+fails open must not meet policies that go. */}}
 {{- define "multimirror.admission.parts" -}}
+{{- if not (hasKey .Values "admissionParts") -}}
+{{- $_ := set .Values "admissionParts" (include "multimirror.admission.decide" . | fromJson) -}}
+{{- end -}}
+{{- toJson .Values.admissionParts -}}
+{{- end }}
+
+{{- define "multimirror.admission.decide" -}}
 {{- $wanted := include "multimirror.admission" . -}}
 {{- $parts := dict "policies" (has $wanted (list "policies" "both")) "webhook" (get (dict "webhook" "Fail" "both" "Ignore") $wanted) "unfinished" false -}}
 {{- if and .Release.IsUpgrade (ne $wanted "both") (lookup "v1" "Namespace" "" .Release.Namespace) -}}
