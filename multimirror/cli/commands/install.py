@@ -113,8 +113,8 @@ async def command(
     """Install the controller, or bring it up to date.
 
     Applies CRDs, RBAC, admission, Service and Deployment to the management cluster by server-side apply, and says what
-    changed. Run it again to upgrade, or to change a flag. A webhook is registered when it answers, and waited for; when
-    admission changes, what was there goes when what is to be there acts.
+    changed. Run it again to upgrade, or to change a flag. A webhook is registered when it
+    answers; what it replaces goes last.
     """
     if (flags["component"] == "registration") != (flags["admission_url"] is not None):
         raise click.UsageError("--component registration and --admission-url: give both of them, or none")
