@@ -81,6 +81,8 @@ class WebSocket:
                     return bytes(message)
 
     async def _write(self, frame: bytes) -> None:
+        if self._writer.is_closing():  # what is written to such a one ends in other errors than those of the network
+            raise Unreachable("the connection is closed", cluster=self._cluster)
         try:
             self._writer.write(frame)
             await self._writer.drain()
