@@ -242,9 +242,11 @@ async def test_a_dispatchers_pod_that_goes_away_breaks_what_it_carries_and_nothi
     async with background(), hub.client() as client:
         east = await worker_connection(client, "east", SYSTEM)
         async with east.client(timeout=60) as there, asyncio.timeout(60):
+            log = there.stream("/log")
+            await anext(log)
+            hub.cut_off()
             with pytest.raises(Unreachable):
-                async for _ in there.stream("/log"):
-                    hub.cut_off()
+                _ = [len(piece) async for piece in log]
             assert await identity_of(there) == "the-worker"
     assert len(hub.executed) == 2
 
