@@ -44,8 +44,9 @@ class WebSocket:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with suppress(OSError, RuntimeError):
-            self._writer.write(_frame(_CLOSE, struct.pack("!H", 1000)))
+        if not self._writer.is_closing():
+            with suppress(OSError, RuntimeError):
+                self._writer.write(_frame(_CLOSE, struct.pack("!H", 1000)))
         self._writer.close()  # what was written goes out first
         try:
             async with asyncio.timeout(_GOODBYE_SECONDS):
