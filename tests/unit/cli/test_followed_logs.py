@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from multimirror.api import WORKER_CLUSTERS
-from multimirror.kube.resources import JOBS
-from tests.unit.cli.log_world import LogWorld
+from multimirror.kube.resources import JOBS, PODS
+from tests.unit.cli.log_world import TEAM, LogWorld
 
 
 @pytest.fixture
@@ -292,3 +292,21 @@ def test_a_pod_that_ends_after_its_job_is_shown_to_its_end_and_not_waited_for_be
     world.settle(2)
     assert world.has_ended()
     assert (world.out, world.notes) == (["one", "last words"], [])
+
+
+def test_what_was_not_read_before_the_copy_was_removed_is_said_to_be_lost(world: LogWorld) -> None:
+    pod = started(world)
+    world.write(pod, "one")
+    world.settle()
+    world.cut("w1")
+    world.settle(10)
+    world.write(pod, "two")
+    world.end_pod(pod)
+    world.end()
+    world.workers["w1"].remove(PODS, pod, TEAM)
+    world.workers["w1"].remove(JOBS, "train-1", TEAM)
+    world.mend("w1")
+    world.settle(20)
+    assert world.has_ended()
+    assert world.out == ["one"]
+    assert world.notes[-1] == f"pod {pod} is gone, and what it wrote at its end with it"
