@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from multimirror.api import WORKER_CLUSTERS
-from multimirror.kube.resources import JOBS, PODS
+from multimirror.kube.resources import EVENTS, JOBS, PODS
 from tests.unit.cli.log_world import TEAM, LogWorld
+from tests.unit.shell.fake_api import Refused
 
 
 @pytest.fixture
@@ -310,3 +311,21 @@ def test_what_was_not_read_before_the_copy_was_removed_is_said_to_be_lost(world:
     assert world.has_ended()
     assert world.out == ["one"]
     assert world.notes[-1] == f"pod {pod} is gone, and what it wrote at its end with it"
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_the_reason_of_an_earlier_move_is_not_told_for_a_later_one(world: LogWorld, slow: bool) -> None:
+    world.place("w1")
+    world.unplace("WorkerLost")
+    world.place("w2")
+    pod = world.start_pod()
+    if slow:  # what has happened so far comes a moment later than the Job itself
+        busy = iter([Refused(503, "ServiceUnavailable", "busy")])
+        world.hub.refuse = lambda request: next(busy, None) if request.collection == EVENTS.path() else None
+    world.followed()
+    world.write(pod, "one")
+    world.settle(5)
+    world.unplace()
+    world.place("w1")
+    world.settle(5)
+    assert world.notes == ["attempt 3, on w1"]
