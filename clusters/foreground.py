@@ -80,8 +80,10 @@ async def _serve(
         await asyncio.Event().wait()
 
 
-async def until_told(work: Coroutine[Any, Any, object]) -> None:
-    """Ctrl-C, or `multimirror fleet down`, ends the work wherever it is, in order: what was begun is taken down."""
+async def until_told(work: Coroutine[Any, Any, object]) -> bool:
+    """Ctrl-C, or `multimirror fleet down`, ends the work wherever it is, in order: what was begun is taken down.
+
+    Whether it came to its own end."""
     task, loop, told = asyncio.ensure_future(work), asyncio.get_running_loop(), asyncio.Event()
 
     def stop() -> None:
@@ -95,6 +97,8 @@ async def until_told(work: Coroutine[Any, Any, object]) -> None:
     except asyncio.CancelledError:
         if not told.is_set():
             raise
+        return False
+    return True
 
 
 async def down(directory: FleetDirectory) -> dict[str, Any]:

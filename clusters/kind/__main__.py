@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import sys
 from pathlib import Path
+from typing import Final
 
 from clusters.foreground import until_told
 from clusters.kind import CommandError, KindFleet, KindOptions, NotPossibleError, remove_fleet, sweep, unavailable
@@ -15,6 +16,8 @@ from clusters.kind.node_image import VARIABLE
 from clusters.kind.records import in_use
 from clusters.kubeconfigs import write_kubeconfig
 
+_INTERRUPTED: Final = 130  # as shells have it
+
 
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
@@ -25,7 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         match options.command:
             case "create":
-                asyncio.run(until_told(_create(options)))
+                if not asyncio.run(until_told(_create(options))):
+                    _tell("interrupted: what was begun is deleted")
+                    return _INTERRUPTED
             case "delete":
                 names = asyncio.run(remove_fleet(options.prefix))
                 print(f"deleted {', '.join(names)}" if names else f"there are no clusters {options.prefix}-*")

@@ -143,6 +143,8 @@ class AttemptLogs:
     def _drained_without_copy(self) -> None:
         if not self._found:
             self._note(f"the copy on {self.place.worker} was removed before its logs were read")
+        self._pods = {}  # they went with it
+        self._note_gone()
         self.drained = True
         self._changed()
 

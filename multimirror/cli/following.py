@@ -42,8 +42,8 @@ class Observed:
 
     original: Json | None
     """None: it was deleted."""
-    events: Sequence[Json] = ()
-    """About it."""
+    events: Sequence[Json] | None = ()
+    """About it; None: they have not been read yet."""
     at: Place | None = None
     """Where it is read now; what follows is about that place."""
     trouble: str = ""
@@ -64,8 +64,8 @@ class Memory:
     """Where it was read last."""
     unexplained_since: float | None = None
     """Since when it has waited, or been elsewhere, without a reason that we know of."""
-    moves_told: int = 0
-    """So many events about moves were there when its place began."""
+    moves_told: int | None = None
+    """So many events about moves were there when its place began; None: that is not known yet."""
     ended_at: float | None = None
     waits: str | None = None
     """Why it waits, as it was said."""
@@ -147,7 +147,7 @@ def _ended(observed: Observed, memory: Memory, now: float) -> Decision:
 
 def _waiting(original: Json, observed: Observed, memory: Memory, now: float) -> Decision:
     """For a worker."""
-    waiting = rows.newest(event for event in observed.events if event.get("reason") == rows.WAITING)
+    waiting = rows.newest(event for event in observed.events or () if event.get("reason") == rows.WAITING)
     why = rows.why(original, rows.JobContext(waiting))
     moved = _why_moved(observed.events, memory) if memory.place is not None else ""
     since = now if memory.unexplained_since is None else memory.unexplained_since
@@ -166,16 +166,18 @@ def _moved(place: Place, observed: Observed, memory: Memory, now: float) -> Deci
     left = since + REASON_SECONDS - now
     if not why and left > 0:
         return Decision(None, replace(memory, unexplained_since=since), again_in=left)
-    begun = Memory(place, moves_told=_moves(observed.events)[0], management_trouble=memory.management_trouble)
+    begun = Memory(place, moves_told=_count(observed.events), management_trouble=memory.management_trouble)
     return Decision(place, begun, (_announcement(place, why),))
 
 
 def _there(original: Json, place: Place, observed: Observed, memory: Memory) -> Decision:
     say: list[str] = []
     if memory.place is None:
-        memory = replace(memory, place=place, moves_told=_moves(observed.events)[0])
+        memory = replace(memory, place=place)
         if memory.waits is not None:
             say.append(_announcement(place, ""))
+    if memory.moves_told is None:
+        memory = replace(memory, moves_told=_count(observed.events))
     waits = "the Job is suspended" if rows.state_of(original) == "Suspended" else None
     if waits is not None and waits != memory.waits:
         say.append(waits)
@@ -194,13 +196,17 @@ def _announcement(place: Place | None, why: str) -> str:
     return f"attempt {place.attempt}, on {place.worker}" + (f" ({why})" if why else "")
 
 
-def _why_moved(events: Iterable[Json], memory: Memory) -> str:
+def _why_moved(events: Iterable[Json] | None, memory: Memory) -> str:
     """Empty: nobody has said, since its last place began."""
-    count, last = _moves(events)
-    if last is None or count <= memory.moves_told:
+    count, last = _moves(events or ())
+    if last is None or memory.moves_told is None or count <= memory.moves_told:
         return ""
     worker = memory.place.worker if memory.place is not None else None
     return _MOVES[str(last.get("reason"))].format(worker=worker or "its worker")
+
+
+def _count(events: Iterable[Json] | None) -> int | None:
+    return None if events is None else _moves(events)[0]
 
 
 def _moves(events: Iterable[Json]) -> tuple[int, Json | None]:

@@ -70,7 +70,7 @@ class _Following:
                 found = next((job for job in jobs.list() if job["metadata"]["uid"] == metadata["uid"]), None)
                 self._original = found or self._original
                 trouble = jobs.error.message if jobs.error is not None else ""
-                observed = self._observed(found, list(events.list()), trouble)
+                observed = self._observed(found, list(events.list()) if events.has_synced else None, trouble)
                 decision = decide(observed, self._memory, clock())
                 self._memory = decision.memory
                 for text in decision.say:
@@ -82,7 +82,7 @@ class _Following:
                     async with asyncio.timeout(min(_LOOK_EVERY, decision.again_in or _LOOK_EVERY)):
                         await self._news.wait()
 
-    def _observed(self, original: Json | None, events: list[Json], trouble: str) -> Observed:
+    def _observed(self, original: Json | None, events: list[Json] | None, trouble: str) -> Observed:
         attempt = self._attempt
         if attempt is None:
             return Observed(original=original, events=events, management_trouble=trouble)

@@ -44,8 +44,9 @@ class WebSocket:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with suppress(OSError, RuntimeError):
-            self._writer.write(_frame(_CLOSE, struct.pack("!H", 1000)))
+        if not self._writer.is_closing():
+            with suppress(OSError, RuntimeError):
+                self._writer.write(_frame(_CLOSE, struct.pack("!H", 1000)))
         self._writer.close()  # what was written goes out first
         try:
             async with asyncio.timeout(_GOODBYE_SECONDS):
@@ -81,6 +82,8 @@ class WebSocket:
                     return bytes(message)
 
     async def _write(self, frame: bytes) -> None:
+        if self._writer.is_closing():  # what is written to such a one ends in other errors than those of the network
+            raise Unreachable("the connection is closed", cluster=self._cluster)
         try:
             self._writer.write(frame)
             await self._writer.drain()

@@ -264,7 +264,7 @@ def job_view(state: FleetState, key: str, *, deciding: bool = True) -> JobView |
 
 def _reported_decision(state: FleetState, original: Original) -> DecisionView | None:
     """Why a Job waits, as far as the status of its queue tells."""
-    if original.cluster is not None or original.finished:
+    if original.cluster is not None or original.finished or original.held:
         return None
     queues = {queue["metadata"]["name"]: queue for queue in state.mirror_queues()}
     head = ((queues.get(original.queue) or {}).get("status") or {}).get("head") or {}

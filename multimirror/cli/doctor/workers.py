@@ -90,7 +90,7 @@ async def check_worker(context: CheckContext, cluster: Json) -> WorkerReport:
         remedy = f"`multimirror join {name} --kubeconfig ... --new-token` makes new ones."
         found.append(fault("Credentials", subject, f"its API server does not accept them: {error.message}", remedy))
     except ApiError as error:
-        found.append(_unreachable(subject, cluster, error))
+        found.append(check_unreachable(subject, cluster, error))
     return WorkerReport(name, found)
 
 
@@ -108,7 +108,7 @@ def _condition(subject: str, cluster: Json, spec: WorkerClusterSpec) -> Finding:
     return fault("WorkerCluster", subject, message, "See what else is said about it here.")
 
 
-def _unreachable(subject: str, cluster: Json, error: ApiError) -> Finding:
+def check_unreachable(subject: str, cluster: Json, error: ApiError) -> Finding:
     """A fault of the worker's only where the dispatcher does not reach it either."""
     conditions = (cluster.get("status") or {}).get("conditions") or ()
     connected = find_condition(conditions, CONNECTED)
@@ -118,7 +118,8 @@ def _unreachable(subject: str, cluster: Json, error: ApiError) -> Finding:
     if connected is not None and connected.get("status") == "True":
         remedy = "The dispatcher reaches it; ask again from where you do too, to know more."
         return warning("Reachable", subject, f"not checked: {error.message}", remedy)
-    return fault("Reachable", subject, error.message, "Is it up? The dispatcher does not reach it either.")
+    either = "" if connected is None else " The dispatcher does not reach it either."
+    return fault("Reachable", subject, error.message, f"Is it up?{either}")
 
 
 async def _inside(

@@ -160,7 +160,7 @@ class Installation:
         """Until the webhook answers. Where policies are in force, they stay in charge until it does."""
         try:
             async with asyncio.timeout(self.seconds if before.policies else _UNANSWERED_SECONDS):
-                await self._answered()
+                seen = await self._answered()
         except TimeoutError:
             problem = "the webhook's replicas are ready, but the API server gets no answer from them"
             remedy = "Is the way from API servers to port 9443 of these pods open (firewall, networkPolicy)?"
@@ -170,8 +170,11 @@ class Installation:
             if before.registration is None:
                 await remove(self.client, _REGISTRATION)
             raise CommandError(f"{problem}: the policies stay", f"{remedy} Then run this again.") from None
+        if not seen:
+            await asyncio.sleep(SETTLE_SECONDS)
 
-    async def _answered(self) -> None:
+    async def _answered(self) -> bool:
+        """False: somebody else's rules are in the way, and nobody can tell."""
         in_a_row = 0
         while in_a_row < ANSWERS_IN_A_ROW:
             match await answers(self.client, self.options.namespace):
@@ -180,10 +183,10 @@ class Installation:
                 case False:
                     in_a_row = 0
                     self.tell("the API server gets no answer from the webhook yet")
-                case None:  # somebody else's rules are in the way
-                    await asyncio.sleep(SETTLE_SECONDS)
-                    return
+                case None:
+                    return False
             await asyncio.sleep(_POLL_SECONDS)
+        return True
 
 
 async def choose(client: Client) -> Admission:

@@ -76,7 +76,8 @@ class Relay:
         why = "the relay in the dispatcher's pod has ended"
         async with process, Supervisor() as tasks:
             streams = self._streams = Streams(lambda data: _write(process, data), tasks)
-            started.set_result(streams)
+            if not started.done():  # whoever asked may have given up
+                started.set_result(streams)
             tasks.start("heartbeat of the relay", _heartbeat(process), may_return=True)
             try:
                 await streams.follow(process.output())

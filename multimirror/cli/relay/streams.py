@@ -126,28 +126,24 @@ class Stream:
                 await writer.wait_closed()
 
     async def _out(self, reader: asyncio.StreamReader) -> None:
-        while True:
-            while not self._credit:
-                self._more.clear()
-                await self._more.wait()
-            try:
+        with suppress(OSError):  # the connection has broken, or the pipe
+            while True:
+                while not self._credit:
+                    self._more.clear()
+                    await self._more.wait()
                 data = await reader.read(min(_PIECE, self._credit))
-            except OSError:
-                return
-            if not data:
-                return
-            self._credit -= len(data)
-            await self._send(Frame(Kind.DATA, self.number, data))
+                if not data:
+                    return
+                self._credit -= len(data)
+                await self._send(Frame(Kind.DATA, self.number, data))
 
     async def _in(self, writer: asyncio.StreamWriter) -> None:
-        while (data := await self._arrived.get()) is not None:
-            try:
+        with suppress(OSError):
+            while (data := await self._arrived.get()) is not None:
                 writer.write(data)
                 await writer.drain()
-            except OSError:
-                return
-            self._waiting -= len(data)
-            await self._send(Frame(Kind.CREDIT, self.number, _COUNT.pack(len(data))))
+                self._waiting -= len(data)
+                await self._send(Frame(Kind.CREDIT, self.number, _COUNT.pack(len(data))))
 
 
 Opening = Callable[[str], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
@@ -161,6 +157,7 @@ class Streams:
         self._turn = asyncio.Lock()  # a frame goes out whole
         self._streams: dict[int, Stream] = {}
         self._last = 0
+        self._ended: OSError | None = None
 
     async def follow(self, incoming: AsyncIterator[bytes], opening: Opening | None = None) -> None:
         """Until the pipe ends. `opening`: who makes a connection that the other side asks for. Raises ProtocolError."""
@@ -181,6 +178,8 @@ class Streams:
 
     async def open(self, name: str) -> Stream:
         """Ask the other side for one; its `copy` is the caller's. Raises OSError with what the other side says."""
+        if self._ended is not None:
+            raise self._ended
         if len(self._streams) >= _MOST:
             raise OSError(None, f"more than {_MOST} connections at a time")
         self._last += 1
@@ -204,6 +203,7 @@ class Streams:
 
     def close(self, why: OSError) -> None:
         """The pipe has ended, and all that is in it."""
+        self._ended = why
         for stream in tuple(self._streams.values()):
             stream.close(why)
 

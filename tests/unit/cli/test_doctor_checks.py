@@ -8,9 +8,11 @@ import pytest
 from multimirror.api import CLUSTER_ANNOTATION, MANAGED_BY, QUEUE_LABEL, WAITS_FOR_ANNOTATION
 from multimirror.cli.doctor import checks, jobs
 from multimirror.cli.doctor.findings import Level
+from multimirror.cli.doctor.workers import check_unreachable
 from multimirror.cli.placement_policy import PolicyState
 from multimirror.cli.rows import JobContext
 from multimirror.cli.worker_account import limits
+from multimirror.kube.errors import Unreachable
 from multimirror.workers.tokens import Slots, TokenClaims
 
 Json = dict[str, Any]
@@ -205,3 +207,24 @@ def test_the_reason_of_a_queues_first_job_is_on_the_queue() -> None:
     head["job"] = "team/other"
     (found,) = jobs.check_jobs([a_job()], JobContext(queues={"q": {"status": {"head": head}}}), NOW, TEN)
     assert found.level == "ok"
+
+
+@pytest.mark.parametrize(
+    ("connected", "level", "remedy"),
+    [
+        pytest.param(
+            "True",
+            "warning",
+            "The dispatcher reaches it; ask again from where you do too, to know more.",
+            id="it is us",
+        ),
+        pytest.param("False", "fault", "Is it up? The dispatcher does not reach it either.", id="it is down"),
+        pytest.param(None, "fault", "Is it up?", id="no dispatcher has tried yet"),
+    ],
+)
+def test_of_a_worker_that_is_not_reached_from_here_it_is_said_what_the_dispatcher_finds(
+    connected: str | None, level: str, remedy: str
+) -> None:
+    conditions = [{"type": "Connected", "status": connected}] if connected is not None else []
+    found = check_unreachable("worker x", {"status": {"conditions": conditions}}, Unreachable("no way", cluster="x"))
+    assert (found.level, found.remedy) == (level, remedy)

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from multimirror.api import WORKER_CLUSTERS
-from multimirror.kube.resources import JOBS
-from tests.unit.cli.log_world import LogWorld
+from multimirror.kube.resources import EVENTS, JOBS, PODS
+from tests.unit.cli.log_world import TEAM, LogWorld
+from tests.unit.shell.fake_api import Refused
 
 
 @pytest.fixture
@@ -292,3 +293,39 @@ def test_a_pod_that_ends_after_its_job_is_shown_to_its_end_and_not_waited_for_be
     world.settle(2)
     assert world.has_ended()
     assert (world.out, world.notes) == (["one", "last words"], [])
+
+
+def test_what_was_not_read_before_the_copy_was_removed_is_said_to_be_lost(world: LogWorld) -> None:
+    pod = started(world)
+    world.write(pod, "one")
+    world.settle()
+    world.cut("w1")
+    world.settle(10)
+    world.write(pod, "two")
+    world.end_pod(pod)
+    world.end()
+    world.workers["w1"].remove(PODS, pod, TEAM)
+    world.workers["w1"].remove(JOBS, "train-1", TEAM)
+    world.mend("w1")
+    world.settle(20)
+    assert world.has_ended()
+    assert world.out == ["one"]
+    assert world.notes[-1] == f"pod {pod} is gone, and what it wrote at its end with it"
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_the_reason_of_an_earlier_move_is_not_told_for_a_later_one(world: LogWorld, slow: bool) -> None:
+    world.place("w1")
+    world.unplace("WorkerLost")
+    world.place("w2")
+    pod = world.start_pod()
+    if slow:  # what has happened so far comes a moment later than the Job itself
+        busy = iter([Refused(503, "ServiceUnavailable", "busy")])
+        world.hub.refuse = lambda request: next(busy, None) if request.collection == EVENTS.path() else None
+    world.followed()
+    world.write(pod, "one")
+    world.settle(5)
+    world.unplace()
+    world.place("w1")
+    world.settle(5)
+    assert world.notes == ["attempt 3, on w1"]

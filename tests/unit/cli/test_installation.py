@@ -1,15 +1,20 @@
 """What `install` and `uninstall` decide without a cluster."""
 
+from contextlib import closing
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from multimirror.api import CLUSTER_ANNOTATION
 from multimirror.cli.apply import differences
-from multimirror.cli.installation.admission_change import Observed, Step, failing_open, steps
-from multimirror.cli.installation.install import why_not_ready
+from multimirror.cli.installation.admission_change import SETTLE_SECONDS, Observed, Step, failing_open, steps
+from multimirror.cli.installation.install import Installation, Report, why_not_ready
 from multimirror.cli.installation.objects import Admission, InstallOptions, display_name, objects, superfluous
 from multimirror.cli.installation.unfinished import summary
+from multimirror.kube import Client, Connection
+from tests.unit.kube.virtual_time import VirtualTimeLoop
+from tests.unit.shell.fake_api import FakeCluster, Network, Refused
 
 
 @pytest.mark.parametrize(
@@ -149,3 +154,33 @@ def test_admission_changes_so_that_something_is_in_force_all_the_time(
 def test_a_webhook_on_trial_asks_for_the_same_and_refuses_nobody() -> None:
     assert [each.pop("failurePolicy") for each in OPEN["webhooks"]] == ["Ignore", "Ignore"]
     assert [{**each, "failurePolicy": "Fail"} for each in OPEN["webhooks"]] == CLOSED["webhooks"]
+
+
+@pytest.mark.parametrize(
+    ("policies", "refused"), [(False, 403), (True, 403), (False, 400)], ids=["nothing before", "policies", "400"]
+)
+def test_where_others_refuse_the_question_nobody_is_told_that_the_webhook_is_not_reached(
+    policies: bool, refused: int
+) -> None:
+    loop = VirtualTimeLoop(grace=0.0)
+    cluster = FakeCluster("hub", loop.time)
+    cluster.refuse = lambda request: Refused(refused, "Forbidden", "denied by somebody else's policy")
+    network, warned = Network([cluster]), list[str]()
+
+    async def ask() -> None:
+        connection = Connection.strict(network.kubeconfig("hub"), name="management", plain_http=True)
+        async with Client(connection) as client:
+            run = Installation(
+                client=client,
+                options=InstallOptions(admission="webhook"),
+                report=Report(lambda _: None),
+                tell=lambda _: None,
+                warn=warned.append,
+                seconds=5.0,
+            )
+            await run._ask(Observed(policies=policies))
+
+    with closing(loop), mock.patch("multimirror.kube.client.Http1Transport", network.transport):
+        loop.run_until_complete(ask())
+        assert warned == []
+        assert loop.time() >= SETTLE_SECONDS, "time has to do instead of an answer"

@@ -1,6 +1,7 @@
 """By which way a command reaches a worker, and that its token goes to nobody else on the way."""
 
 import asyncio
+import socket
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,8 +11,10 @@ import trustme
 
 from multimirror.cli.background import background
 from multimirror.cli.relay.calling import Relay
+from multimirror.cli.relay.streams import Stream, Streams
 from multimirror.cli.workers import WorkerConnection, worker_connection
 from multimirror.kube.errors import Unreachable
+from multimirror.kube.supervise import Supervisor
 from multimirror.workers import identity_of
 from tests.unit.cli.workers_api import (
     INTERNAL,
@@ -219,3 +222,46 @@ async def test_the_relay_connects_to_nothing_but_what_is_stored(
         with pytest.raises(OSError, match="there is no kubeconfig of a worker in Secret multimirror-system/"):
             await Relay(client.connection, SYSTEM, here).connect(name.format(port=worker.port))
     assert worker.connections == 0
+
+
+async def test_a_dispatchers_pod_that_goes_away_breaks_what_it_carries_and_nothing_else(
+    hub: Management, ca: trustme.CA, worker: Server
+) -> None:
+    """As in any network: whoever reads is told, whoever asks again gets there through another pod."""
+
+    async def without_end(_: Request, wire: Wire) -> None:
+        await wire.start_chunks()
+        while True:
+            await wire.chunk(b"x" * 65536)
+
+    worker.scripts.clear()
+    worker.then(without_end)
+    worker.then_answer(200, KUBE_SYSTEM)
+    hub.stores(url(worker, INTERNAL), ca)
+    hub.has_dispatcher()
+    async with background(), hub.client() as client:
+        east = await worker_connection(client, "east", SYSTEM)
+        async with east.client(timeout=60) as there, asyncio.timeout(60):
+            log = there.stream("/log")
+            await anext(log)
+            hub.cut_off()
+            with pytest.raises(Unreachable):
+                _ = [len(piece) async for piece in log]
+            assert await identity_of(there) == "the-worker"
+    assert len(hub.executed) == 2
+
+
+async def test_a_connection_ends_when_the_pipe_breaks_as_it_is_written_to() -> None:
+    async def broken(_: bytes) -> None:
+        raise OSError(None, "the connection broke")
+
+    async with asyncio.timeout(10), Supervisor() as tasks:
+        streams = Streams(broken, tasks)
+        stream = Stream(1, streams._send)
+        ours, theirs = socket.socketpair()
+        reader, writer = await asyncio.open_connection(sock=theirs)
+        ours.sendall(b"a question")
+        await streams.carry(stream, reader, writer)
+        ours.setblocking(False)
+        assert await asyncio.get_running_loop().sock_recv(ours, 100) == b""
+        ours.close()

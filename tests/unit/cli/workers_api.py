@@ -201,6 +201,12 @@ class Management:
             process.stdin.close()
         return channel
 
+    def cut_off(self) -> None:
+        """The programs that run are killed, and with them the connections to them."""
+        for process, _ in self.running:
+            if process.returncode is None:
+                process.kill()
+
     async def close(self) -> None:
         """Nothing runs on."""
         for process, copying in self.running:

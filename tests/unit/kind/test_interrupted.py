@@ -4,11 +4,13 @@ import asyncio
 import os
 import signal
 import threading
+from pathlib import Path
 
 import pytest
 
 from clusters.background import BackgroundFleet
 from clusters.kind import KindFleet, KindOptions
+from clusters.kind.__main__ import main
 from tests.unit.kind.stand_ins import Machine
 from tests.waiting import awaited, eventually
 
@@ -30,6 +32,24 @@ def test_ctrl_c_while_clusters_are_being_made_deletes_them(machine: Machine) -> 
     (call,) = machine.calls("kind", "delete", "cluster")
     assert call[3:5] == ["--name", "multimirror-management"]
     assert machine.records == []
+
+
+def test_a_command_that_was_interrupted_does_not_say_that_it_is_done(
+    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else a script goes on, with clusters that are not there."""
+    machine.settings(creating=600)
+
+    def press() -> None:
+        awaited(lambda: machine.clusters)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    user = threading.Thread(target=press)
+    user.start()
+    assert main(["create", "--workers", "0", "--kubeconfigs", str(tmp_path / "kubeconfigs")]) == 130
+    user.join()
+    assert machine.clusters == set()
+    assert "interrupted" in capsys.readouterr().err
 
 
 async def test_a_container_that_docker_makes_after_kind_was_ended_is_deleted_too(machine: Machine) -> None:

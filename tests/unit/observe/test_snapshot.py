@@ -176,5 +176,14 @@ def test_who_does_not_decide_tells_what_the_queue_says(head: Json | None, told: 
     assert "workers" not in answer
 
 
+def test_a_held_job_is_behind_nobody_whoever_is_asked() -> None:
+    queue = {"metadata": {"name": "q"}, "status": {"head": {"job": "team/first", "reason": "R", "message": "no room"}}}
+    held = Original(key="team/job", uid="uid", queue="q", held=True)
+    view = job_view(Fleet(originals={"team/job": held}, queues=[queue]), "team/job", deciding=False)
+    assert view is not None
+    answer = explanation(view, leads=False)
+    assert (answer["state"], answer.get("message")) == ("Held", None)
+
+
 def test_nothing_is_told_of_a_job_that_is_not_ours() -> None:
     assert job_view(Fleet(), "team/job") is None
