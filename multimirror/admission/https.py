@@ -157,10 +157,10 @@ class HttpsServer:
         while left > 0:
             await asyncio.sleep(left)
             left = min(self._last_asked + quiet_seconds, deadline) - loop.time()
-        idle = [each for each in self._connections if each.idle]
-        for each in idle:
-            each.stream.hang_up()
-        if leaving := [each.task for each in idle if each.task is not None]:
+        for each in self._connections:
+            if each.idle:
+                each.stream.hang_up()
+        if leaving := [each.task for each in self._connections if each.task is not None]:  # who is answered now, too
             await asyncio.wait(leaving, timeout=self._limits.goodbye_seconds)
 
     async def _accept(self, listener: socket.socket, tasks: Supervisor) -> None:

@@ -84,7 +84,8 @@ class ManagementExecutor:
         """Write the status, unless the server has already said that it does not want it."""
         ref, worker = ref_of(kind, obj), action.worker or ""
         notes, now = self._memory.of(ref), asyncio.get_running_loop().time()
-        if notes.rejected_status == action.status and now < notes.rejected_until:
+        wanted = _but_for_times(action.status)
+        if notes.rejected_status == wanted and now < notes.rejected_until:
             return RequeueAfter(notes.rejected_until - now)
         finished = kind.outcome({"status": action.status}).finished
         if (wait := self._paced(kind, obj, worker, can_wait=not finished)) is not None:
@@ -101,8 +102,8 @@ class ManagementExecutor:
             notes.changed_at = changed_at
             raise  # our cache is behind, for who knows how long: back off
         except (Invalid, Forbidden, BadRequest) as error:
-            if notes.rejected_status != action.status:
-                notes.rejected_status, notes.rejected_until = action.status, 0.0
+            if notes.rejected_status != wanted:
+                notes.rejected_status, notes.rejected_until = wanted, 0.0
                 metrics.STATUS_REFUSED.labels(worker, "server").inc()
                 whose = f"from worker {worker}" if worker else "of a Job that waits"
                 words = f"the API server refuses the status {whose}: {error.message}"
@@ -365,6 +366,13 @@ class WorkerExecutor:
         if not self._worker.state.is_management:
             return str(name)
         return f"{name[:52]}-{hashlib.sha256(uid.encode()).hexdigest()[:8]}"
+
+
+def _but_for_times(status: Json) -> Json:
+    """By which a status that was refused is known again: what we say of a Job that waits is said anew at each try."""
+    times = {"lastProbeTime", "lastTransitionTime"}
+    conditions = [{k: v for k, v in each.items() if k not in times} for each in status.get("conditions") or ()]
+    return {**status, "conditions": conditions}
 
 
 def _undone(patch: Json, answer: Json) -> list[str]:

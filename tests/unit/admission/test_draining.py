@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
-from multimirror.admission.https import HttpsServer
-from tests.unit.admission.test_https import opened, serving
+from multimirror.admission.https import Answer, HttpsServer
+from tests.unit.admission.test_https import LIMITS, context, opened, serving
 
 REQUEST = b"POST /x HTTP/1.1\r\nContent-Length: 3\r\n\r\nxyz"
 FOR_EVER = 3600.0
@@ -47,7 +47,7 @@ async def test_a_connection_that_waits_is_left_open_until_nobody_asks_and_is_clo
     async with serving() as server:
         idle, idle_writer = await opened(server)
         await ask(idle, idle_writer)
-        async with draining(server, 0.5, FOR_EVER) as task:
+        async with draining(server, 2.0, FOR_EVER) as task:
             for _ in range(5):
                 reader, writer = await opened(server)
                 await ask(reader, writer)
@@ -61,15 +61,15 @@ async def test_a_connection_that_waits_is_left_open_until_nobody_asks_and_is_clo
 
 async def test_it_ends_when_nobody_has_asked_for_so_long_and_each_question_begins_that_anew() -> None:
     loop = asyncio.get_running_loop()
-    async with serving() as server, draining(server, 0.3, FOR_EVER) as task:
-        for _ in range(4):
+    async with serving() as server, draining(server, 2.0, FOR_EVER) as task:
+        for _ in range(3):  # in all longer than it waits for one
             reader, writer = await opened(server)
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.8)
             await ask(reader, writer)
             asked = loop.time()
             writer.close()
         await task
-        assert loop.time() - asked >= 0.25
+        assert loop.time() - asked >= 1.9
 
 
 async def test_who_asks_all_the_time_is_not_waited_for_without_end() -> None:
@@ -78,3 +78,22 @@ async def test_who_asks_all_the_time_is_not_waited_for_without_end() -> None:
             reader, writer = await opened(server)
             await ask(reader, writer)
             writer.close()
+
+
+async def test_who_is_being_answered_when_the_time_is_up_gets_the_answer() -> None:
+    asked, time_is_up = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: Mapping[str, str], body: bytes) -> Answer:
+        asked.set()
+        await time_is_up.wait()
+        return Answer(200, str(len(body)).encode())
+
+    async with asyncio.timeout(60):
+        async with HttpsServer("127.0.0.1", 0, "/x", slow, tls=context(), limits=LIMITS) as server:
+            reader, writer = await opened(server)
+            asking = asyncio.create_task(ask(reader, writer))
+            await asked.wait()
+            asyncio.get_running_loop().call_later(0.3, time_is_up.set)
+            await server.drain(FOR_EVER, 0.1)
+        assert b"Connection: close\r\n" in await asking
+        writer.close()

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from multimirror.batch import find_condition, validate_job_status
-from multimirror.kube.resources import JOBS
-from tests.unit.shell.fake_api import Request
+from multimirror.kube.resources import EVENTS, JOBS
+from tests.unit.shell.fake_api import Refused, Request
 from tests.unit.shell.world import World
 
 Json = dict[str, Any]
@@ -210,3 +210,27 @@ def test_a_job_that_goes_while_it_is_being_written_that_it_waits_goes_all_the_sa
     world.settle(10)
     assert world.suspended(name) is None or words(world.suspended(name)) == ("False", "JobResumed")
     assert world.job(name)["status"]["active"] == 1
+
+
+@pytest.mark.parametrize(
+    "refusal", [Refused(403, "Forbidden", "not by this policy"), Refused(422, "Invalid", "not by this policy")]
+)
+def test_where_it_may_not_be_written_that_is_said_once_however_often_it_is_tried(
+    world: Watched, refusal: Refused
+) -> None:
+    tried = []
+
+    def refuse(request: Request) -> Refused | None:
+        if request.collection != JOBS.path() or request.subresource != "status":
+            return None
+        tried.append(request)
+        return refusal
+
+    world.full()
+    world.settle()
+    world.hub.refuse = refuse
+    world.submit("a")
+    world.settle(600)
+    assert len(tried) > 1
+    told = [each for each in world.hub.all(EVENTS) if each["reason"] == "StatusRefused"]
+    assert [each.get("count", 1) for each in told] == [1]
