@@ -366,3 +366,27 @@ def test_a_persons_own_kubeconfig_may_have_aliases_and_be_larger(tmp_path: Path)
     file.write_text("x" * 2_000_000)
     with pytest.raises(ConfigError, match="larger than 1024 KiB"):
         Connection.from_kubeconfig(file)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"https://{'a' * 64}.example:6443",
+        "https://a..b",
+        "https://.a",
+        "https://a\0b",
+        "https://a b",
+        "https://a/\x1b[31m",
+        "https://a/→",
+        "https://a/x HTTP/1.1 y",
+    ],
+)
+def test_an_address_that_no_request_can_go_to_is_refused(address: str) -> None:
+    with pytest.raises(ConfigError, match="server"):
+        Connection.strict(with_cluster(server=address), name="worker-1")
+
+
+@pytest.mark.parametrize("name", [".a", "a..b", "a\0b", "a" * 300])
+def test_a_server_name_that_no_certificate_can_have_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="tls-server-name"):
+        Connection.strict(with_cluster(**{"tls-server-name": name}), name="worker-1")
