@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from multimirror.batch import Json
+from multimirror.cli.container_runs import is_sound
 from multimirror.cli.copies import Copy, find_copy, worker_of
 from multimirror.cli.errors import CommandError
 from multimirror.cli.following import Place
@@ -162,7 +163,7 @@ class AttemptLogs:
                 self._news.clear()
                 if self._finishing and not all_known:
                     found = await copy.client.list(PODS, copy.namespace, label_selector=copy.pod_selector)
-                    self._pods = {pod["metadata"]["uid"]: pod for pod in found.items} | self._pods
+                    self._pods = {pod["metadata"]["uid"]: pod for pod in found.items if is_sound(pod)} | self._pods
                     all_known = True
                 self._start_readers(copy, tasks)
                 if all_known and all(each.complete for each in self._progress.values()):
@@ -202,6 +203,8 @@ class AttemptLogs:
                     self._note(f"pod {progress.name} is gone, and what it wrote at its end with it")
 
     def _pod_changed(self, change: Change) -> None:
+        if not is_sound(change.object):
+            return  # no kubelet has made that
         uid = change.object["metadata"]["uid"]
         if change.new is not None:
             self._pods[uid] = change.new
