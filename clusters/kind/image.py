@@ -11,13 +11,13 @@ import fcntl
 import hashlib
 import os
 import re
-import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 from clusters.kind.base_image import BASE_IMAGE, make_base_image
 from clusters.kind.commands import CommandError, NotPossibleError, has_image, run
+from clusters.kind.records import root as records_root
 
 BASE_VARIABLE: Final = "MULTIMIRROR_BASE_IMAGE"
 _PIP_SETTINGS: Final = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_TRUSTED_HOST", "PIP_DEFAULT_TIMEOUT")
@@ -92,7 +92,7 @@ def _found(pattern: str, dockerfile: str) -> list[str]:
 @contextlib.asynccontextmanager
 async def _one_at_a_time() -> AsyncIterator[None]:
     """Of this user's test processes one builds, and the others find what it built."""
-    path = Path(tempfile.gettempdir(), f"multimirror-image-{os.getuid()}.lock")
+    path = records_root() / ".image.lock"  # in a directory of everybody's, another user could hold it for ever
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         while not _locked(descriptor):  # noqa: ASYNC110 - the lock of another process cannot be awaited

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import clusters
 from clusters.kind.commands import CommandError, NotPossibleError, run
 from clusters.local.binaries import cache_root
 
@@ -71,7 +72,9 @@ class Record:
     def watch(self) -> None:
         """Start the guard."""
         self._guard = subprocess.Popen(  # noqa: S603 - this program itself
-            [sys.executable, "-m", "clusters.kind.guard", str(self.path)],
+            # Not from where we are: in a directory that others can write to, anything may be called `clusters`.
+            [sys.executable, "-P", "-m", "clusters.kind.guard", str(self.path)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(_import_path())},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -95,6 +98,13 @@ class Record:
             self._guard = None
 
 
+def _import_path() -> list[str]:
+    """Where this process has us from, for another to find us too."""
+    own = str(Path(clusters.__file__).resolve().parent.parent)
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return [own, *(path for path in given if Path(path).is_absolute())]
+
+
 def _at_its_end(pipe: int, seconds: float) -> bool:
     ready, _, _ = select.select([pipe], [], [], seconds)
     return bool(ready)
@@ -104,6 +114,9 @@ def root() -> Path:
     """Where the records of this user are."""
     path = cache_root() / "kind"
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = path.stat()
+    if found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise NotPossibleError(f"{path} can be written to by others, who could have clusters deleted")
     return path
 
 

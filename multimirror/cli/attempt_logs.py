@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from multimirror.batch import Json
+from multimirror.cli.container_runs import is_sound
 from multimirror.cli.copies import Copy, find_copy, worker_of
 from multimirror.cli.errors import CommandError
 from multimirror.cli.following import Place
@@ -164,7 +165,7 @@ class AttemptLogs:
                 self._news.clear()
                 if self._finishing and not all_known:
                     found = await copy.client.list(PODS, copy.namespace, label_selector=copy.pod_selector)
-                    for pod in found.items:
+                    for pod in filter(is_sound, found.items):
                         self._pods.setdefault(pod["metadata"]["uid"], pod)  # in place: readers look there
                     all_known = True
                 self._start_readers(copy, tasks)
@@ -205,6 +206,8 @@ class AttemptLogs:
                     self._note(f"pod {progress.name} is gone, and what it wrote at its end with it")
 
     def _pod_changed(self, change: Change) -> None:
+        if not is_sound(change.object):
+            return  # no kubelet has made that
         uid = change.object["metadata"]["uid"]
         if change.new is not None:
             self._pods[uid] = change.new

@@ -8,6 +8,22 @@ _STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralCont
 _FINAL: Final = frozenset({"Succeeded", "Failed"})
 
 
+def is_sound(pod: Json) -> bool:
+    """It is made as API servers make them, in all that is read here and by whoever shows its logs."""
+    try:
+        metadata, status = pod["metadata"], pod.get("status") or {}
+        statuses = [each for name in _STATUSES for each in status.get(name) or ()]
+        states = [each.get(name) or {} for each in statuses for name in ("state", "lastState")]
+        texts = [metadata["name"], metadata["uid"], metadata.get("creationTimestamp", "")]
+        texts += [each["name"] for each in pod["spec"]["containers"]]
+        mappings = [metadata.get("annotations") or {}, pod["spec"], *states]
+        mappings += [each.get("terminated") or {} for each in states]
+    except (AttributeError, KeyError, TypeError):
+        return False
+    complete = len(texts) > 3 and all(isinstance(each, str) for each in texts)
+    return complete and all(isinstance(each, dict) for each in mappings)
+
+
 def run_number(pod: Json, container: str) -> int | None:
     """The number of its latest run that has begun, from 0 on; None: none has."""
     status = _status(pod, container)

@@ -15,6 +15,9 @@ from typing import Final
 _STAMP: Final = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
 _LONGEST_LINE: Final = 1024 * 1024
 """Bytes; what is longer is shown in pieces, so that no worker fills our memory with a line that never ends."""
+_MOST_REMEMBERED: Final = 100_000
+"""Different lines of one second; of one that has more, the rest may be shown again when its log breaks off."""
+_LAST_SECOND: Final = 253402300799  # of the year 9999
 
 
 class LineBuffer:
@@ -75,7 +78,7 @@ class LogPosition:
             self._second = moment[0]
             self._shown.clear()
             self._repeated.clear()
-        if moment[0] == self._second:
+        if moment[0] == self._second and (key in self._shown or len(self._shown) < _MOST_REMEMBERED):
             self._shown[key] += 1
         return line[found.end() :]
 
@@ -87,7 +90,7 @@ def _moment(found: re.Match[bytes]) -> tuple[int, bytes]:
         whole = int(datetime.fromisoformat(second.decode() + zone.decode()).timestamp())
     except ValueError:  # the 32nd of a month
         whole = 0
-    return whole, (fraction or b"").ljust(9, b"0")
+    return min(max(whole, 0), _LAST_SECOND), (fraction or b"").ljust(9, b"0")
 
 
 class Printer:

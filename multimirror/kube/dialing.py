@@ -93,6 +93,8 @@ def in_words(error: BaseException) -> str:
 async def _tunnel(address: str, target: str) -> socket.socket:
     """Through a proxy (CONNECT); TLS is with the server itself, the proxy sees none of it."""
     proxy = urlsplit(address)
+    if proxy.scheme != "http":  # of one that expects TLS, the password would go over the network as it is
+        raise OSError(None, f"the proxy {proxy.hostname} is of a kind that is not supported: only http:// is")
     lines = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n"
     if proxy.username is not None:
         who = f"{unquote(proxy.username)}:{unquote(proxy.password or '')}".encode()

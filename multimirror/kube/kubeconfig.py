@@ -245,13 +245,16 @@ def _resolve(config: Mapping[str, Any], context: str | None, *, base: Path | Non
         user, user_path, user_base = _find(config, "users", "user", chosen["user"])
     inline = _Inline(cluster, cluster_path, cluster_base or base)
     own = _Inline(user, user_path, user_base or base)
+    server_name = inline.text("tls-server-name")
+    if server_name is not None and not _is_host(server_name):
+        raise ConfigError("is no name of a host", field=f"{cluster_path}.tls-server-name")
     access = Access(
         context=str(name),
         server=parse_server(cluster.get("server"), f"{cluster_path}.server"),
         namespace=str(chosen.get("namespace") or "default"),
         ca=inline.pem("certificate-authority"),
         insecure=bool(cluster.get("insecure-skip-tls-verify")),
-        tls_server_name=inline.text("tls-server-name"),
+        tls_server_name=server_name,
         proxy_url=inline.text("proxy-url"),
         client_certificate=own.pem("client-certificate"),
         client_key=own.pem("client-key"),
@@ -354,4 +357,14 @@ def parse_server(value: object, field: str) -> str:
         raise ConfigError(f"{value!r} is not an address of an API server, https://host:port", field=field)
     if parts.username or parts.password or parts.query or parts.fragment:
         raise ConfigError("must hold no user, password, query or fragment", field=field)
+    if not value.isascii() or not value.isprintable() or " " in value:  # it becomes a part of every request's head
+        raise ConfigError(f"{value!r} holds spaces, control characters or letters that are not ASCII", field=field)
+    if not _is_host(parts.hostname):
+        raise ConfigError(f"{value!r} has a name in it that no host can have", field=field)
     return value.rstrip("/")
+
+
+def _is_host(name: str) -> bool:
+    """Or an address: what Python's resolver and TLS take without an error that is none of a connection."""
+    labels = name.removesuffix(".").split(".")
+    return name.isascii() and name.isprintable() and " " not in name and all(0 < len(each) < 64 for each in labels)

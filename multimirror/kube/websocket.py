@@ -8,6 +8,7 @@ import asyncio
 import base64
 import hashlib
 import os
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -166,7 +167,7 @@ def _another_protocol(client: Client, path: str) -> BadAnswer:
 def _parsed(head: bytes, cluster: str) -> tuple[int, dict[str, str]]:
     first, *lines = head.decode("latin-1").split("\r\n")
     words = first.split(" ", 2)
-    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not words[1].isdecimal():
+    if len(words) < 2 or not words[0].startswith("HTTP/1.") or not re.fullmatch("[1-5][0-9]{2}", words[1]):
         raise BadAnswer("the server does not answer in HTTP", cluster=cluster)
     pairs = (line.partition(":") for line in lines if line)
     return int(words[1]), {name.strip().lower(): value.strip() for name, _, value in pairs}

@@ -19,13 +19,16 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
+from multimirror.kube.errors import printable
 from multimirror.kube.supervise import Supervisor
 
 _HEAD: Final = struct.Struct("!BII")
 _COUNT: Final = struct.Struct("!I")
 WINDOW: Final = 256 * 1024
-_PIECE: Final = 32 * 1024
+_PIECE: Final = 32 * 1024 - _HEAD.size
+"""A frame goes out in one message: one that is cut off in the middle of two would be the end of all connections."""
 _LONGEST: Final = 64 * 1024
+_LONGEST_WORDS: Final = 1000
 _MOST: Final = 256
 """Connections at a time."""
 
@@ -86,6 +89,7 @@ class Stream:
         self._send = send
         self._arrived: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._waiting = 0  # bytes that have come and were not taken yet
+        self._closed = False
         self._credit, self._more = WINDOW, asyncio.Event()
 
     def received(self, frame: Frame) -> None:
@@ -94,7 +98,7 @@ class Stream:
             case Kind.OPENED:
                 if not self.opened.done():
                     self.opened.set_result(None)
-            case Kind.DATA:
+            case Kind.DATA if frame.payload:  # those without would be many, and count for nothing
                 self._waiting += len(frame.payload)
                 if self._waiting > WINDOW:
                     raise ProtocolError(None, "it sends more than it may")
@@ -103,14 +107,17 @@ class Stream:
                 self._credit += _COUNT.unpack(frame.payload)[0]
                 self._more.set()
             case Kind.CLOSE:
-                self.close(OSError(None, frame.payload.decode("utf-8", "replace") or "closed by the other side"))
+                said = printable(frame.payload[:_LONGEST_WORDS].decode("utf-8", "replace"))
+                self.close(OSError(None, said or "closed by the other side"))
 
     def close(self, why: OSError) -> None:
         """Nothing more comes; what has come is still written."""
         if not self.opened.done():
             self.opened.set_exception(why)
             self.opened.exception()  # whoever waits for it is told; nobody need
-        self._arrived.put_nowait(None)
+        if not self._closed:
+            self._closed = True
+            self._arrived.put_nowait(None)
 
     async def copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Both ways, until one of them ends."""
@@ -212,7 +219,7 @@ class Streams:
             reader, writer = await opening(name)
         except OSError as error:
             self._streams.pop(stream.number, None)
-            words = (error.strerror or str(error) or type(error).__name__).encode()[:1000]
+            words = (error.strerror or str(error) or type(error).__name__).encode()[:_LONGEST_WORDS]
             with suppress(OSError):
                 await self._send(Frame(Kind.CLOSE, stream.number, words))
             return

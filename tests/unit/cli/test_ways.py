@@ -100,7 +100,13 @@ async def test_an_address_that_is_somebody_elses_now_gets_no_token(hub: Manageme
     assert f"{url(another)}, as the dispatcher does: its certificate is not to be trusted" in message
 
 
-@pytest.mark.parametrize("address", ["http://127.0.0.1:1", "https://user:secret@example.org", "nonsense", "x" * 5000])
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("http://127.0.0.1:1", "https://user:secret@example.org", "nonsense", "x" * 5000),
+        *(f"https://{'a' * 64}.example", "https://a..b", "https://a\0b"),
+    ],
+)
 async def test_an_address_that_is_none_is_not_tried(hub: Management, ca: trustme.CA, address: str) -> None:
     hub.stores(a_closed_port(), ca, joined_by=address)
     assert "by which it was joined" not in await failure(hub)

@@ -1,5 +1,6 @@
 """However a run ends, the clusters that it began go; those of others, and those that are kept, stay."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from clusters.kind import CommandError, KindFleet, KindOptions, NotPossibleError, sweep
+from clusters.kind import CommandError, KindFleet, KindOptions, NotPossibleError, records, sweep
 from clusters.kind.__main__ import main
 from tests.unit.kind.stand_ins import Machine
 from tests.waiting import DEADLINE, awaited
@@ -166,3 +167,23 @@ def test_the_fleets_that_are_there_are_listed(
     assert main(["delete", "--prefix", "kept"]) == 0
     assert "deleted kept-management, kept-worker-1, kept-worker-2" in capsys.readouterr().out
     assert machine.clusters == {"living-management", "living-worker-1", "strangers"}
+
+
+def test_the_guard_runs_nothing_of_the_directory_that_it_is_started_in(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "anybodys").mkdir()
+    trap = f"open({str(tmp_path / 'trapped')!r}, 'w').close()\nraise SystemExit"
+    for module in ("clusters", "asyncio", "pathlib"):
+        (tmp_path / "anybodys" / f"{module}.py").write_text(trap)
+    monkeypatch.chdir(tmp_path / "anybodys")
+    record = records.begin("mine")
+    record.watch()
+    asyncio.run(record.remove())
+    assert not (tmp_path / "trapped").exists()
+
+
+def test_records_that_others_can_write_to_are_not_believed(machine: Machine, tmp_path: Path) -> None:
+    records.root().chmod(0o777)
+    with pytest.raises(NotPossibleError, match="can be written to by others"):
+        asyncio.run(sweep())

@@ -12,7 +12,7 @@ import trustme
 import yaml
 
 from multimirror.kube import Client, Connection
-from multimirror.kube.errors import ConfigError, Unauthorized
+from multimirror.kube.errors import ConfigError, Unauthorized, Unreachable
 from tests.unit.kube.servers import THINGS, Seen, Server, Wire, a_thing, status
 
 CA = trustme.CA()
@@ -366,3 +366,36 @@ def test_a_persons_own_kubeconfig_may_have_aliases_and_be_larger(tmp_path: Path)
     file.write_text("x" * 2_000_000)
     with pytest.raises(ConfigError, match="larger than 1024 KiB"):
         Connection.from_kubeconfig(file)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"https://{'a' * 64}.example:6443",
+        "https://a..b",
+        "https://.a",
+        "https://a\0b",
+        "https://a b",
+        "https://a/\x1b[31m",
+        "https://a/→",
+        "https://a/x HTTP/1.1 y",
+    ],
+)
+def test_an_address_that_no_request_can_go_to_is_refused(address: str) -> None:
+    with pytest.raises(ConfigError, match="server"):
+        Connection.strict(with_cluster(server=address), name="worker-1")
+
+
+@pytest.mark.parametrize("name", [".a", "a..b", "a\0b", "a" * 300])
+def test_a_server_name_that_no_certificate_can_have_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="tls-server-name"):
+        Connection.strict(with_cluster(**{"tls-server-name": name}), name="worker-1")
+
+
+@pytest.mark.parametrize("scheme", ["https", "socks5"])
+async def test_a_proxys_password_goes_to_no_proxy_that_expects_it_otherwise(scheme: str, server: Server) -> None:
+    config = with_cluster(**{"proxy-url": f"{scheme}://me:secret@127.0.0.1:{server.port}"})
+    async with Client(Connection.from_kubeconfig(config), timeout=5.0) as client:
+        with pytest.raises(Unreachable, match="only http:// is"):
+            await client.get(THINGS, "x", "team-a")
+    assert server.connections == 0
