@@ -63,8 +63,8 @@ async def test_it_ends_when_nobody_has_asked_for_so_long_and_each_question_begin
     loop = asyncio.get_running_loop()
     async with serving() as server, draining(server, 2.0, FOR_EVER) as task:
         for _ in range(3):  # in all longer than it waits for one
-            reader, writer = await opened(server)
             await asyncio.sleep(0.8)
+            reader, writer = await opened(server)
             await ask(reader, writer)
             asked = loop.time()
             writer.close()
