@@ -13,13 +13,12 @@ import threading
 from collections.abc import Coroutine
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from clusters.fleet import Cluster, Fleet, FleetOptions, open_fleet
 from clusters.kubeconfigs import write_kubeconfig
 
 _T = TypeVar("_T")
-_LOOK_SECONDS: Final = 0.5
 
 
 class BackgroundFleet:
@@ -70,9 +69,6 @@ class BackgroundFleet:
     def __enter__(self) -> Self:
         self._thread.start()
         try:
-            # Not in one long wait: a signal may reach another thread, and is then seen only between two of ours.
-            while not concurrent.futures.wait([self._up], timeout=_LOOK_SECONDS).done:
-                pass
             self._up.result()
         except BaseException:  # it failed, or the caller was interrupted: what has been begun is taken down again
             with contextlib.suppress(RuntimeError):  # its loop is closed: it has ended
