@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,15 @@ from tests.unit.kind.stand_ins import Machine
 from tests.waiting import awaited, eventually
 
 
+@pytest.fixture
+def at_a_terminal() -> Iterator[None]:
+    """Ctrl-C is heard of, also where the tests were started in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("at_a_terminal")
 def test_ctrl_c_while_clusters_are_being_made_deletes_them(machine: Machine) -> None:
     machine.settings(creating=600)
 
