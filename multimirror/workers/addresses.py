@@ -19,7 +19,7 @@ def joined_by(secret: Mapping[str, Any] | None) -> str:
     """What join has written beside a worker's kubeconfig; empty: nothing."""
     annotations = ((secret or {}).get("metadata") or {}).get("annotations") or {}
     value = annotations.get(JOINED_BY_ANNOTATION)
-    return value if isinstance(value, str) and len(value) <= _LONGEST else ""
+    return value if isinstance(value, str) and len(value) <= _LONGEST and value.isprintable() else ""
 
 
 def why_not_connected(error: ApiError | TimeoutError) -> tuple[str, str]:
