@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 import pytest
 
+from clusters.local.helm import find_helm
 from tests.kind.installation import SYSTEM, Answer, Installation, typed
 from tests.kind.load import Load, under_load
 from tests.kind.test_installing import CHART
@@ -79,7 +80,7 @@ def helm_of(installation: Installation) -> Helm:
         where = () if verb == "uninstall" else (str(CHART),)
         settings = [part for key, value in {**values, **more}.items() for part in ("--set", f"{key}={value}")]
         answer = await typed(
-            *("helm", verb, "multimirror", *where, "--kubeconfig", str(installation.kubeconfig())),
+            *(str(find_helm()), verb, "multimirror", *where, "--kubeconfig", str(installation.kubeconfig())),
             *("--namespace", SYSTEM, *arguments, *(settings if where else ())),
         )
         assert answer.code == 0, f"{answer.out}\n{answer.err}"
