@@ -21,6 +21,11 @@ class _Live:
     since: float
     name: str
 
+    @property
+    def order(self) -> int:
+        """Of two attempts, which came first; what is no number was made by nobody of ours."""
+        return int(self.attempt) if self.attempt.isdecimal() else 0
+
     def __str__(self) -> str:
         return f"{self.since:8.3f}  attempt {self.attempt} of {self.name} lives on {self.cluster}"
 
@@ -51,16 +56,22 @@ def _is_over(seen: Seen) -> bool:
 
 
 def _may_both_live(record: Record, rules: Rules, old: _Live, new: _Live) -> bool:
-    """The older one's worker was out of reach for as long as the policy asks for; or it was another one by name."""
+    """The older one's worker was out of reach for as long as the policy asks for; or it was another one by name.
+
+    What was asked of a worker that stood still may be done when it goes on: an earlier attempt that comes late is the
+    older one, and is excused where it comes no later than that."""
     if rules.fence:
         return fencing.does_not_hold(record, rules, old.cluster, new.since)
     if contact.spell_at(contact.swapped(record), new.since):
         return True
     if rules.when_lost != "Redispatch":
         return False
+    late = new.order < old.order
+    if late:
+        old, new = new, old
     spells = contact.lost(record, rules.dispatcher, old.cluster)
     spell = contact.spell_at(spells, new.since)
-    if spell is None:
+    if spell is None or (late and old.since > spell[1] + rules.patience):
         return False
     return spell[0] + rules.lost_after - contact.lost_before(spells, spell) <= new.since + 0.01
 

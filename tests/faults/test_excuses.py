@@ -134,6 +134,19 @@ def test_after_the_end(story: Story, violations: int) -> None:
         pytest.param(
             Story().copy(1, "w1").fault(35, "reset", "dispatcher/w1").copy(60, "w2", 2), 1, id="one request failed"
         ),
+        pytest.param(
+            Story().fault(10, "restart", "w1", 60).copy(40, "w2", 2).copy(71, "w1", 1),
+            0,
+            id="what was asked of a worker that stood still is done when it goes on",
+        ),
+        pytest.param(
+            Story().fault(10, "restart", "w1", 60).copy(40, "w2", 2).copy(140, "w1", 1),
+            1,
+            id="an earlier attempt that comes long after its worker was back",
+        ),
+        pytest.param(
+            Story().copy(40, "w2", 2).copy(71, "w1", 1), 1, id="an earlier attempt on a worker that was never lost"
+        ),
     ],
 )
 def test_two_copies(story: Story, violations: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from multimirror.batch import find_condition
 from multimirror.kube.resources import JOBS
-from tests.kind.disturbed import cut_off, frozen, lost
+from tests.kind.disturbed import cut_off, frozen, lost, usable
 from tests.kind.installation import Installation, Stage, a_stage
 from tests.kind.ticking import Crowd
 from tests.waiting import eventually
@@ -21,11 +21,13 @@ FENCE: Final = {"timeout": "20s", "grace": "3s"}
 
 async def spread(crowd: Crowd) -> tuple[str, list[str]]:
     """A worker, and the Jobs that run there for as long as it takes; others run elsewhere, or have ended."""
+    worker, *_ = workers = crowd.stage.installation.workers
+    for each in workers:
+        await usable(crowd.stage, each)
     held = await crowd.send(held=6)
     short = await crowd.send(short=6)
     await crowd.running(held)
     await crowd.complete(short)
-    worker, *_ = crowd.stage.installation.workers
     there = crowd.on(worker, held)
     assert there, "both workers have room, and the queue spreads its Jobs"
     return worker, there
