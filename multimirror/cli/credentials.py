@@ -43,9 +43,12 @@ def self_contained(access: Access, token: str, *, name: str, server: str | None 
     return config
 
 
-def trial_connection(access: Access, token: str, *, name: str) -> Connection:
-    """The account with that token, by the address (and the proxy) that the administrator uses. Raises ConfigError."""
-    config = self_contained(replace(access, proxy_url=None), token, name=name)
+def trial_connection(access: Access, token: str, *, name: str, server: str | None = None) -> Connection:
+    """The account with that token, by the address (and the proxy) that the administrator uses. Raises ConfigError.
+
+    `server`: the dispatcher's, by which it is tried where the administrator's is no https:// (`kubectl proxy`)."""
+    own = access.server.startswith("https://")
+    config = self_contained(replace(access, proxy_url=None), token, name=name, server=None if own else server)
     return replace(Connection.strict(config, name=name), proxy=access.proxy_url)
 
 

@@ -85,7 +85,7 @@ async def join(management: Client, worker: Client, access: Access, options: Join
     end = credentials.expiry(parse_strict(kubeconfig))
     until = "which does not expire" if end is None else f"good until {end:%Y-%m-%d %H:%M} UTC, and renewed before"
     say(f"stored its kubeconfig in Secret {system}/{secret.name}, {until}")
-    if options.server not in {None, access.server}:
+    if options.server not in {None, access.server} and access.server.startswith("https://"):
         before = ", as before" if options.server == given_before else ""
         say(f"the dispatcher uses {options.server}{before}, which was not tried from here: it tries that itself")
     await _revoke_before(worker, stored, kubeconfig, slots)
@@ -184,9 +184,8 @@ async def _kept(access: Access, options: JoinOptions, stored: Access, slots: Slo
         return None  # nobody has renewed it in time
     config = credentials.self_contained(access, stored.token, name=options.name, server=options.server)
     try:
-        async with Client(
-            credentials.trial_connection(access, stored.token, name=options.name), timeout=10.0
-        ) as client:
+        trial = credentials.trial_connection(access, stored.token, name=options.name, server=options.server)
+        async with Client(trial, timeout=10.0) as client:
             await identity_of(client)
     except ApiError:
         return None
@@ -220,11 +219,12 @@ async def _probe(
 
     By the address that we have come by: the dispatcher's own is for it to try, from where it is.
     """
-    token = parse_strict(kubeconfig).token
-    assert token is not None, "it has just been put there"
+    wanted = parse_strict(kubeconfig)
+    assert wanted.token is not None, "it has just been put there"
+    trial = credentials.trial_connection(access, wanted.token, name=name, server=wanted.server)
     targets = None if namespaces is None else sorted(namespaces.values())
     ends = time.monotonic() + _SETTLE_SECONDS
-    async with Client(credentials.trial_connection(access, token, name=name), timeout=15.0) as client:
+    async with Client(trial, timeout=15.0) as client:
         while True:
             try:
                 facts = await check(client, targets)

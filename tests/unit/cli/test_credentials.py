@@ -61,6 +61,11 @@ def test_a_token_is_tried_by_the_way_of_the_administrator() -> None:
     assert (connection.server, connection.proxy, connection.tls_server_name) == ("https://e:1", "http://p", "api")
 
 
+def test_a_token_is_not_sent_in_the_clear_by_who_has_come_through_a_local_proxy() -> None:
+    access = Access(context="c", server="http://127.0.0.1:8001")
+    assert trial_connection(access, "t", name="east", server="https://e:1").server == "https://e:1"
+
+
 def test_the_address_of_the_join_stands_beside_the_dispatchers() -> None:
     config = self_contained(HERE, "t", name="east", server="https://10.0.0.1:6443")
     secret = secret_of("worker-east", config, "kubeconfig", joined_by=HERE)
