@@ -1,0 +1,111 @@
+"""Which of the first Jobs of all queues is next.
+
+At each fork of a tree, its cohorts and queues send one Job up, and the best of these goes on: one that waits for Jobs
+that are being stopped for it, one that has a claim; then one with which its side of the fork does not borrow what the
+Job asks for; then one with which its side has the smaller share; then by the queue's own order: priority, the turn of
+its namespace, age, uid. Between trees, nothing is shared, and the queues' own order decides.
+
+What a Job is at a fork depends on its own side alone, so when something was placed, or stopped, only the way from its
+queue to the root is put in order anew: each fork keeps a heap, in which an entry that was replaced is passed over.
+"""
+
+import heapq
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, Final
+
+from multimirror.kinds.pod_sets import Amounts
+from multimirror.scheduling.quota import Node, QuotaUsage
+from multimirror.scheduling.shares import NO_SHARE, Share, borrows, share
+
+
+class Precedence(IntEnum):
+    """What comes before all else."""
+
+    WAITS_FOR_VICTIMS = 0
+    CLAIM = 1
+    NONE = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The first Job of a queue."""
+
+    queue: str
+    requests: Amounts
+    order: tuple[Any, ...]
+    """Its place among the Jobs of its queue: smaller goes first, and no two are equal. It begins with the priority,
+    negative."""
+    precedence: Precedence = Precedence.NONE
+    job: Any = None
+    """Whatever the caller knows it by."""
+
+
+_Key = tuple[int, bool, Share, tuple[Any, ...]]
+_TOP: Final = -1
+"""The fork above all trees."""
+
+
+class HeadOrder:
+    """The heads of all queues. `usage` is looked at when a queue is put or refreshed: whoever changes it says so."""
+
+    def __init__(self, usage: QuotaUsage) -> None:
+        self._usage = usage
+        self._best: dict[int, Head] = {}
+        """By node: whom it sends up."""
+        self._forks: dict[int, list[tuple[_Key, int, Node]]] = {}
+        self._versions: dict[int, int] = {}
+        """By node: which of its entries at the fork above it is the last."""
+
+    def put(self, queue: str, head: Head | None) -> None:
+        """This is the first Job of a queue now; None: it has none."""
+        node = self._usage.tree.queues[queue]
+        if head is not None:
+            self._best[node.index] = head
+        else:
+            self._best.pop(node.index, None)
+        self._send_up(node)
+
+    def refresh(self, queue: str) -> None:
+        """What the queue uses has changed."""
+        self._send_up(self._usage.tree.queues[queue])
+
+    def best(self) -> Head | None:
+        """Who is next; it stays until its queue is put again."""
+        node = self._first(_TOP)
+        return self._best[node.index] if node is not None else None
+
+    def _send_up(self, queue: Node) -> None:
+        for node in queue.path:
+            fork = node.parent.index if node.parent is not None else _TOP
+            version = self._versions[node.index] = self._versions.get(node.index, 0) + 1
+            head = self._best.get(node.index)
+            if head is not None:
+                heap = self._forks.setdefault(fork, [])
+                heapq.heappush(heap, (self._key(node, head), version, node))
+            if node.parent is not None:
+                first = self._first(fork)
+                if first is not None:
+                    self._best[fork] = self._best[first.index]
+                else:
+                    self._best.pop(fork, None)
+
+    def _first(self, fork: int) -> Node | None:
+        heap = self._forks.get(fork)
+        while heap:
+            _, version, node = heap[0]
+            if version == self._versions[node.index]:
+                return node
+            heapq.heappop(heap)
+        return None
+
+    def _key(self, node: Node, head: Head) -> _Key:
+        if node.parent is None:
+            return head.precedence, False, NO_SHARE, head.order
+        more = next(adds for each, adds in self._usage.reaching(head.queue, head.requests) if each is node)
+        return (
+            head.precedence,
+            borrows(self._usage, node, more),
+            share(self._usage, node, more=more),
+            head.order,
+        )
