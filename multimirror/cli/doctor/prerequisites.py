@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from multimirror.admission.placement import VERB
-from multimirror.api import GROUP, MIRROR_QUEUES, WORKER_CLUSTERS
+from multimirror.api import COHORTS, GROUP, MIRROR_QUEUES, WORKER_CLUSTERS
 from multimirror.cli.doctor.checks import MANAGED_BY_SINCE, minor
 from multimirror.cli.doctor.findings import MANAGEMENT, Finding, fault, ok
 from multimirror.cli.doctor.management import check_namespace
@@ -23,9 +23,10 @@ _EVERYTHING: Final = Permission("*", MIRROR_QUEUES.plural, GROUP)
 
 def permissions(namespace: str, *, lease: str | None, admission: bool) -> list[Permission]:
     """All that is used. `lease`: the one that candidates for leadership share. `admission`: the webhook's too."""
-    followed = [("namespaces", ""), ("jobs", "batch"), ("workerclusters", GROUP), ("mirrorqueues", GROUP)]
+    followed = [("namespaces", ""), ("jobs", "batch")]
+    followed += [(kind.plural, GROUP) for kind in (WORKER_CLUSTERS, MIRROR_QUEUES, COHORTS)]
     written = [("jobs", "batch"), ("jobs/status", "batch"), ("workerclusters/status", GROUP)]
-    written += [("mirrorqueues/status", GROUP), ("events", "")]
+    written += [("mirrorqueues/status", GROUP), ("cohorts/status", GROUP), ("events", "")]
     needed = [Permission(verb, resource, group) for resource, group in followed for verb in ("list", "watch")]
     needed += [Permission("patch", resource, group) for resource, group in written]
     needed += [Permission("get", "namespaces"), Permission("get", "jobs", "batch")]
@@ -48,6 +49,7 @@ async def check_prerequisites(client: Client, namespace: str, needed: Sequence[P
         _version(await version_of(client)),
         await _kind(client, WORKER_CLUSTERS),
         await _kind(client, MIRROR_QUEUES),
+        await _kind(client, COHORTS),
         await check_namespace(client, namespace, "--namespace"),
         _account(await denied(client, needed), everything=not await denied(client, [_EVERYTHING])),
     ]
