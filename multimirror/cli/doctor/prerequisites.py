@@ -1,7 +1,8 @@
 """What the dispatcher needs of its management cluster, asked before it is started: `multimirror run --check`.
 
 The cluster answers and knows spec.managedBy; our kinds and our namespace are there; the account may do what it will
-have to do.
+have to do. The kind Cohort is newer than the others, and an installation without it is only warned about: the
+dispatcher goes on without.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,10 +11,11 @@ from typing import Final
 from multimirror.admission.placement import VERB
 from multimirror.api import COHORTS, GROUP, MIRROR_QUEUES, WORKER_CLUSTERS
 from multimirror.cli.doctor.checks import MANAGED_BY_SINCE, minor
-from multimirror.cli.doctor.findings import MANAGEMENT, Finding, fault, ok
+from multimirror.cli.doctor.findings import MANAGEMENT, Finding, fault, ok, warning
 from multimirror.cli.doctor.management import check_namespace
 from multimirror.kube import Client, Resource
 from multimirror.kube.access import Permission, denied
+from multimirror.kube.discovery import is_served
 from multimirror.kube.errors import Forbidden, NotFound
 from multimirror.workers.copy_key import COPY_KEY_NAME
 from multimirror.workers.probe import version_of
@@ -45,11 +47,14 @@ def permissions(namespace: str, *, lease: str | None, admission: bool) -> list[P
 
 async def check_prerequisites(client: Client, namespace: str, needed: Sequence[Permission]) -> list[Finding]:
     """Ask the cluster. Raises when it does not answer, or does not let us in."""
+    trees = await is_served(client, COHORTS)
+    if not trees:
+        needed = [each for each in needed if each.resource.partition("/")[0] != COHORTS.plural]
     return [
         _version(await version_of(client)),
         await _kind(client, WORKER_CLUSTERS),
         await _kind(client, MIRROR_QUEUES),
-        await _kind(client, COHORTS),
+        await _kind(client, COHORTS) if trees else _no_trees(),
         await check_namespace(client, namespace, "--namespace"),
         _account(await denied(client, needed), everything=not await denied(client, [_EVERYTHING])),
     ]
@@ -60,6 +65,11 @@ def _version(version: str) -> Finding:
         message = f"the management cluster is Kubernetes {version}, which does not know spec.managedBy"
         return fault("Version", MANAGEMENT, message, "Use Kubernetes 1.32 or newer.")
     return ok("Version", MANAGEMENT, f"the management cluster answers: Kubernetes {version}")
+
+
+def _no_trees() -> Finding:
+    message = f"the kind {COHORTS.name} is not there: queues can share, but not in trees"
+    return warning("Kinds", MANAGEMENT, message, "Install it: `multimirror install`.")
 
 
 async def _kind(client: Client, resource: Resource) -> Finding:

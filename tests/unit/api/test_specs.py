@@ -216,8 +216,8 @@ def test_a_queue_with_named_workers_has_no_others() -> None:
 
 def test_a_queue_without_a_cohort_is_what_it_was_before_there_were_any() -> None:
     spec = MirrorQueueSpec.read(a_queue(quota={"resources": {"cpu": 1}}))
-    assert (spec.cohort, spec.weight, spec.preempts, spec.hold, spec.start) == (None, 1, frozenset(), Hold.NONE, None)
-    assert (spec.min_runtime, spec.head_wait) == (0, 900)
+    assert (spec.cohort, spec.preempts, spec.hold, spec.start) == (None, frozenset(), Hold.NONE, None)
+    assert (float(spec.weight), spec.min_runtime, spec.head_wait) == (1, 0, 900)
     assert (spec.quota.borrow, spec.quota.lend) == ({}, {})
 
 
