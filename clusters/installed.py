@@ -20,7 +20,7 @@ import orjson
 
 from clusters.fleet import Fleet, Kubeconfig
 from multimirror.admission import NAMESPACES, PATH, AdmissionServer, Registration, Webhook
-from multimirror.api import DEFAULT_QUEUE_LABEL, MIRROR_QUEUES, READY, WORKER_CLUSTERS, crds
+from multimirror.api import COHORTS, DEFAULT_QUEUE_LABEL, MIRROR_QUEUES, READY, WORKER_CLUSTERS, crds
 from multimirror.batch import Json, find_condition
 from multimirror.cli.admission import AUTHORITY
 from multimirror.cli.apply import apply
@@ -95,7 +95,7 @@ async def _admission(client: Client, address: str) -> AsyncIterator[None]:
     await _apply(client, NAMESPACES, SYSTEM_NAMESPACE, {})
     for definition in crds():
         await _apply(client, CRDS, definition["metadata"]["name"], definition)
-    for resource in (WORKER_CLUSTERS, MIRROR_QUEUES):
+    for resource in (WORKER_CLUSTERS, MIRROR_QUEUES, COHORTS):
         await _served(client, resource)
     for document in manifest("manifests/multimirror-none.yaml"):
         if document["kind"] in _RIGHTS:

@@ -19,7 +19,7 @@ _EVERYBODYS: Final = ("leases", "selfsubjectaccessreviews", "secrets")
 _NO_ANSWER: Final = ("TimedOut", "Unreachable")
 _NOTICED_LATE: Final = 20.0  # from the first heartbeat without an answer until that is written down
 _RELIED_ON: Final = 2 / 3  # of a lease's duration, by who holds it
-_NEEDED: Final = ("jobs", "namespaces", "secrets", "workerclusters", "mirrorqueues")
+_NEEDED: Final = ("jobs", "namespaces", "secrets", "workerclusters", "mirrorqueues", "cohorts")
 
 
 def healthy_workers_are_served(record: Record, rules: Rules) -> Iterator[Violation]:

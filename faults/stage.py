@@ -29,7 +29,7 @@ from faults.processes import Controller, Process, Task
 from faults.proxy import Proxy
 from faults.record import Record, Watcher, holder_of
 from faults.simulation import EXACT
-from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, crds
+from multimirror.api import COHORTS, MIRROR_QUEUES, WORKER_CLUSTERS, crds
 from multimirror.dispatcher import Dispatcher
 from multimirror.kube import ApiError, Client, Connection, Resource
 from multimirror.kube.errors import AlreadyExists, NotFound
@@ -190,7 +190,7 @@ class Stage:
         await _made(client, NAMESPACES, {"metadata": {"name": SYSTEM}})
         for definition in crds():
             await _made(client, CRDS, definition)
-        for resource in (WORKER_CLUSTERS, MIRROR_QUEUES):
+        for resource in (WORKER_CLUSTERS, MIRROR_QUEUES, COHORTS):
             await _served(client, resource)
         if len(self.dispatchers) > 1:  # that of the run before, on clusters that outlive it, is still held
             await client.request("DELETE", LEASES.path(SYSTEM))

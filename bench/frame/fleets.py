@@ -31,7 +31,7 @@ from bench.frame.meters import Asked, Meter
 from clusters.local import LocalFleet, LocalOptions
 from clusters.local.cluster import APISERVER, LocalCluster
 from clusters.local.ports import free_ports
-from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, crds
+from multimirror.api import COHORTS, MIRROR_QUEUES, WORKER_CLUSTERS, crds
 from multimirror.kube import Client, Connection, Resource
 from multimirror.kube.errors import AlreadyExists, NotFound
 from multimirror.kube.resources import CLUSTER_ROLE_BINDINGS, CRDS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
@@ -295,7 +295,7 @@ async def _prepare(management: Client, workers: Mapping[str, Json]) -> None:
         await management.create(NAMESPACES, {"metadata": {"name": SYSTEM}})
     for definition in crds():
         await management.create(CRDS, definition)
-    for resource in (WORKER_CLUSTERS, MIRROR_QUEUES):
+    for resource in (WORKER_CLUSTERS, MIRROR_QUEUES, COHORTS):
         await _served(management, resource)
     for name, kubeconfig in workers.items():
         data = base64.b64encode(json.dumps(kubeconfig).encode()).decode()

@@ -22,7 +22,7 @@ def page() -> str:
             _table(EVENTS),
             "## Why a Job waits\n\nIn the event `Waiting`, and as `status.head.reason` of its MirrorQueue.\n",
             _table(WAITING),
-            "## Conditions of WorkerClusters and MirrorQueues\n\n`kubectl get wc -o wide` shows the message.\n",
+            "## Conditions of our own kinds\n\n`kubectl get wc -o wide` shows the message.\n",
             _table(CONDITIONS),
         ]
     )

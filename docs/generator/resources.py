@@ -6,16 +6,16 @@ from typing import Any, Final
 from docs.generator.markdown import code, table
 from multimirror.api import crds
 
-_OPENING: Final = """# WorkerCluster and MirrorQueue
+_OPENING: Final = """# WorkerCluster, MirrorQueue and Cohort
 
-For whoever writes these objects. Both are cluster-scoped, and exist on the management cluster only.
-`kubectl explain workercluster.spec` and `kubectl explain mirrorqueue.spec` say the same. Examples:
+For whoever writes these objects. All are cluster-scoped, and exist on the management cluster only.
+`kubectl explain workercluster.spec` says the same; so do `mirrorqueue.spec` and `mqc.spec`. Examples:
 [queues and placement](../concepts/queues-and-placement.md), [add a worker](../how-to/add-a-worker.md).
 """
 
 
 def page() -> str:
-    """Both kinds, field by field."""
+    """All kinds, field by field."""
     parts = [_OPENING]
     for crd in crds():
         names, version = crd["spec"]["names"], crd["spec"]["versions"][0]
@@ -28,6 +28,9 @@ def page() -> str:
         for part in ("spec", "status"):
             parts.append(f"### {names['kind']} {part}\n")
             parts.append(table(["field", "type", "default", ""], list(_rows(schema["properties"][part], ""))))
+            rules = [rule["message"] for rule in schema["properties"][part].get("x-kubernetes-validations", ())]
+            if rules:
+                parts.append("Rules:\n\n" + "".join(f"- {each}\n" for each in rules))
         columns = [
             [c["name"], "`-o wide`" if c.get("priority") else "", c.get("description", "")]
             for c in version["additionalPrinterColumns"]
@@ -68,7 +71,8 @@ def _type(field: dict[str, Any]) -> str:
     if "matchLabels" in field.get("properties", {}):
         return "label selector"
     if field.get("x-kubernetes-int-or-string"):
-        return "quantity"
+        word = field["pattern"].strip("^$")
+        return f"integer or {code(word)}" if word.isalpha() else "quantity"
     kind = str(field.get("type", "object"))
     if kind == "array":
         return f"list of {_type(field['items'])}"

@@ -30,6 +30,7 @@ from multimirror.api import (
     MirrorQueueSpec,
     SpecError,
     allowed_clusters,
+    check_preemptible,
     priority_of,
 )
 from multimirror.batch import Json
@@ -173,6 +174,7 @@ def _unreadable(job: Json) -> str | None:
     try:
         priority_of(job)
         allowed_clusters(job)
+        check_preemptible(job)
     except SpecError as error:
         return str(error)
     return None

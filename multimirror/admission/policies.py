@@ -29,6 +29,7 @@ from multimirror.api import (
     MIRROR_QUEUES,
     ORIGIN_LABEL,
     PLACEMENT_ANNOTATIONS,
+    PREEMPTIBLE_LABEL,
     PRIORITY_LABEL,
     QUEUE_LABEL,
 )
@@ -158,7 +159,15 @@ def _validations(manager: str) -> list[Json]:
             f" || {clusters}.split(',').all(name, name.trim().matches('^{_SUBDOMAIN}$'))",
             f"metadata.annotations[{CLUSTERS_ANNOTATION}]: must be names of worker clusters separated by commas",
         ),
+        *(_preemptible_rule(field) for field in ("labels", "annotations")),
     ]
+
+
+def _preemptible_rule(field: str) -> Json:
+    said = f"object.metadata.?{field}[?'{PREEMPTIBLE_LABEL}'].orValue('true')"
+    return validation(
+        f"{said} in ['true', 'false']", f'metadata.{field}[{PREEMPTIBLE_LABEL}]: must be "true" or "false"'
+    )
 
 
 def _priority_rule() -> Json:

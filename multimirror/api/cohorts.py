@@ -6,6 +6,10 @@ without an object. Cohorts that are each other's parents make no tree; their que
 right, and the condition Ready of each of them says so (reason Cycle).
 """
 
+<<<<<<< HEAD
+=======
+from collections.abc import Mapping
+>>>>>>> api
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, Self
@@ -46,6 +50,28 @@ class CohortSpec:
         )
 
 
+<<<<<<< HEAD
+=======
+def cycle_above(name: str, cohorts: Mapping[str, CohortSpec]) -> tuple[str, ...]:
+    """The cohorts that are each other's parents, where the way up from this one leads into such; () where it ends."""
+    way = upwards(name, cohorts)
+    last = cohorts.get(way[-1])
+    if last is None or last.parent is None:
+        return ()
+    return way[way.index(last.parent) :]
+
+
+def upwards(name: str, cohorts: Mapping[str, CohortSpec]) -> tuple[str, ...]:
+    """It, its parent, and so on, each once."""
+    way: dict[str, None] = {}
+    at: str | None = name
+    while at is not None and at not in way:
+        way[at] = None
+        at = cohorts[at].parent if at in cohorts else None
+    return tuple(way)
+
+
+>>>>>>> api
 def spec_schema() -> Schema:
     """The schema of spec."""
     short = rule(f"duration(self) >= duration('{SHORTEST_HALF_LIFE}s')", f"must be at least {SHORTEST_HALF_LIFE}s")

@@ -139,6 +139,10 @@ CONDITIONS: Final = {
     "Connecting": Reason("The worker was not tried yet.", "Wait a moment."),
     "Reconnecting": Reason("Its credentials or its settings have changed.", "Wait a moment."),
     "Cordoned": Reason("The worker takes no new Jobs, as spec.cordoned says.", "`multimirror uncordon NAME`."),
+    "Cycle": Reason(
+        "Cohorts are each other's parents, directly or not; the message names them. Their queues place nothing.",
+        "Change or remove spec.parent of one of them.",
+    ),
     "InvalidSpec": Reason("The spec cannot be read; the message names the field.", "Correct it."),
     "KubeconfigMissing": Reason("The Secret, its key or the file is not there.", "Create it; it is followed at once."),
     "KubeconfigRefused": Reason(

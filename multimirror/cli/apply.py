@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 import orjson
 
-from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS
+from multimirror.api import COHORTS, MIRROR_QUEUES, WORKER_CLUSTERS
 from multimirror.batch import Json
 from multimirror.kube import Client, Resource, resources
 from multimirror.kube.errors import NotFound
@@ -23,7 +23,7 @@ _SET_BY_SERVER: Final = ("managedFields", "resourceVersion", "generation", "crea
 _POLL_SECONDS: Final = 0.25
 _BY_KIND: Final[dict[tuple[str, str], Resource]] = {
     (each.api_version, each.kind): each
-    for each in (*vars(resources).values(), MIRROR_QUEUES, WORKER_CLUSTERS)
+    for each in (*vars(resources).values(), COHORTS, MIRROR_QUEUES, WORKER_CLUSTERS)
     if isinstance(each, Resource)
 }
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS
+from multimirror.api import COHORTS, MIRROR_QUEUES, WORKER_CLUSTERS
 from multimirror.kube import Client, Connection, KubeError, Resource
 from multimirror.kube.resources import JOBS
 from multimirror.kube.terminal import printable
@@ -27,7 +27,12 @@ def complete_jobs(ctx: click.Context, _param: click.Parameter, incomplete: str) 
 
 def complete_names(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of what `get` was asked for."""
-    kinds: dict[str, Resource] = {"jobs": JOBS, "clusters": WORKER_CLUSTERS, "queues": MIRROR_QUEUES}
+    kinds: dict[str, Resource] = {
+        "jobs": JOBS,
+        "clusters": WORKER_CLUSTERS,
+        "queues": MIRROR_QUEUES,
+        "cohorts": COHORTS,
+    }
     return _items(_names(ctx, kinds.get(str(ctx.params.get("kind")), JOBS)), incomplete)
 
 

@@ -1,4 +1,4 @@
-"""Jobs, clusters and queues as rows of a table: where a Job is, in which state, and why. Pure."""
+"""Jobs, clusters, queues and cohorts as rows of a table: where a Job is, in which state, and why. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +24,9 @@ CLUSTER_TITLES: Final = ("NAME", "READY", "CORDONED", "JOBS", "VERSION", "AGE", 
 CLUSTER_WIDE: Final = (*CLUSTER_TITLES[:-1], "LATENCY", "WEIGHT", "MAX-JOBS", "LABELS", "NAMESPACES", "WHY")
 QUEUE_TITLES: Final = ("NAME", "PLACEMENT", "PENDING", "RUNNING", "FINISHED", "AGE", "WHY")
 QUEUE_WIDE: Final = (*QUEUE_TITLES[:-1], "WHERE", "QUOTA", "IF-LOST", "RETENTION", "WHY")
+
+COHORT_TITLES: Final = ("NAME", "PARENT", "READY", "QUEUES", "AGE", "WHY")
+COHORT_WIDE: Final = (*COHORT_TITLES[:-1], "WEIGHT", "OWN", "USED", "BORROWED", "LENT", "WHY")
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,13 +222,31 @@ def queue_row(queue: Json, now: datetime, *, wide: bool) -> list[object]:
         limits = {**({"jobs": quota["jobs"]} if "jobs" in quota else {}), **(quota.get("resources") or {})}
         row += [
             _joined(f"{each['name']}:{each.get('running', 0)}" for each in status.get("workers") or ()),
-            _joined(f"{key}={value}" for key, value in limits.items()),
+            _amounts(limits),
             (spec.get("onWorkerLost") or {}).get("action", "Redispatch"),
             spec.get("retention", "10m"),
         ]
     if ready is not None and ready.get("status") == "False":
         return [*row, ready.get("message", "")]
     return [*row, head.get("message") or "-"]
+
+
+def cohort_row(cohort: Json, now: datetime, *, wide: bool) -> list[object]:
+    status, spec = cohort.get("status") or {}, cohort.get("spec") or {}
+    ready = find_condition(status.get("conditions") or (), READY)
+    holds = ready is not None and ready.get("status") == "True"
+    row: list[object] = [
+        cohort["metadata"]["name"],
+        spec.get("parent"),
+        holds if ready is not None else "unknown",
+        status.get("queues", 0),
+        age(cohort["metadata"].get("creationTimestamp"), now),
+    ]
+    if wide:
+        row += [spec.get("weight", 1), *(_amounts(status.get(key)) for key in ("own", "used", "borrowed", "lent"))]
+    if holds:
+        return [*row, "-"]
+    return [*row, ready.get("message", "") if ready is not None else "no dispatcher has looked at it yet"]
 
 
 def age(created: str | None, now: datetime) -> str | None:
@@ -242,6 +263,10 @@ def age(created: str | None, now: datetime) -> str | None:
 def _mapped(entry: Json) -> str:
     there = entry.get("workerNamespace") or entry["name"]
     return str(entry["name"]) if there == entry["name"] else f"{entry['name']}={there}"
+
+
+def _amounts(amounts: Mapping[str, object] | None) -> str | None:
+    return _joined(f"{key}={value}" for key, value in (amounts or {}).items())
 
 
 def _joined(parts: Iterable[str]) -> str | None:

@@ -6,7 +6,8 @@ three ways. It grows when the scheduler has found room for more pods, before the
 has shown that it did. It is written anew with the next assignment. With it goes the digest of the template that the
 pods were counted from: an object whose template is another one now is counted anew, as another attempt. Unless nobody
 has changed its spec since, as its generation tells: then an API server only writes the same template otherwise (a newer
-one knows a new default), and the new digest is written down.
+one knows a new default), and the new digest is written down. So does whether it may be stopped for others: one that may
+not was placed on its queue's own quota, and nobody gets that for what he has borrowed by a label that he adds later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from typing import Any, Final, Protocol
 
 import orjson
 
+from multimirror.api.jobs import is_preemptible
 from multimirror.api.names import RESERVED_ANNOTATION
 from multimirror.batch import Json
 from multimirror.batch.caching import TextCache
@@ -58,6 +60,8 @@ class Reserved:
     pod_sets: tuple[ReservedPods, ...]
     generation: int = 0
     """Of the object, when it had been assigned; 0: not known."""
+    preemptible: bool = True
+    """Whether it may be stopped for others, as it said then."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -91,13 +95,15 @@ class Reserved:
             for pods in self.pod_sets
         ]
         written = {"template": self.template, "generation": self.generation, "podSets": sets}
+        if not self.preemptible:
+            written["preemptible"] = False
         return orjson.dumps(written).decode()
 
 
 def reserved_for(kind: _Counted, obj: Json) -> Reserved:
     """What an object asks for, as it is now: to be written down when it gets a worker."""
     sets = (ReservedPods(each.name, each.count, pod_requests(each.spec)) for each in kind.pod_sets(obj))
-    return Reserved(kind.template_of(obj), tuple(sets))
+    return Reserved(kind.template_of(obj), tuple(sets), preemptible=is_preemptible(obj))
 
 
 def reserved_by_assignment(kind: _Assigned, obj: Json) -> Reserved:
@@ -136,4 +142,9 @@ def _parsed(found: Any) -> Reserved:
             raise ValueError(requests)
         sets.append(ReservedPods(str(each["name"]), count, requests))
     generation = found.get("generation", 0)
-    return Reserved(str(found["template"]), tuple(sets), generation if isinstance(generation, int) else 0)
+    return Reserved(
+        str(found["template"]),
+        tuple(sets),
+        generation if isinstance(generation, int) else 0,
+        preemptible=found.get("preemptible") is not False,
+    )

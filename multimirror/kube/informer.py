@@ -15,7 +15,9 @@ spoke, and own_writes.py tells whether a write of ours has arrived. Handlers run
 must not change the object; one that raises is logged and does not stop the others.
 
 The first list is streamed (`sendInitialEvents`) where the server can do that; where it cannot, it is an ordinary list.
-It has one deadline, however it comes. What is cached of a server that is not trusted has a limit (`budget`).
+It has one deadline, however it comes. What is cached of a server that is not trusted has a limit (`budget`). A kind
+that the server need not have (`optional`) and does not have is an empty cache, filled once the server has it; one that
+is there, and may not be read, is waited for.
 """
 
 import asyncio
@@ -30,7 +32,8 @@ from . import metrics
 from .backoff import Backoff
 from .budget import CacheBudget
 from .client import Client
-from .errors import ApiError, BadAnswer, BadRequest, Gone, Invalid, TimedOut, Unreachable
+from .discovery import is_served
+from .errors import ApiError, BadAnswer, BadRequest, Forbidden, Gone, Invalid, NotFound, TimedOut, Unreachable
 from .logs import debug
 from .resource import Object, Resource, key_of
 from .store import IndexFunction, Store
@@ -90,6 +93,7 @@ class Informer:
         silence: float = _SILENCE,
         streaming: bool = True,
         budget: CacheBudget | None = None,
+        optional: bool = False,
     ) -> None:
         self.client = client
         self.resource = resource
@@ -112,6 +116,8 @@ class Informer:
         self._silence = silence
         self._streaming = streaming
         self._budget = budget
+        self._optional = optional
+        self._missing = False  # the server does not have the kind
         self._weights: dict[str, int] = {}  # of what is cached, where there is a budget
         self._listing_ends = 0.0
         self._backoff = Backoff(initial=0.2, maximum=30.0)
@@ -210,12 +216,28 @@ class Informer:
         if self._worked():
             self._backoff.reset()  # it worked for a while: go on at once
             return
-        if error is not None and not isinstance(error, Gone):
+        if self._optional and isinstance(error, NotFound | Forbidden) and await self._is_missing():
+            await self._do_without()
+        elif error is not None and not isinstance(error, Gone):
             self._complain(doing, error)
         wait = self._backoff.delay()
         if error is not None and error.retry_after:
             wait = max(wait, error.retry_after)
         await asyncio.sleep(wait)
+
+    async def _is_missing(self) -> bool:
+        try:
+            return not await is_served(self.client, self.resource)
+        except ApiError:
+            return False
+
+    async def _do_without(self) -> None:
+        """There are none of a kind that is not there."""
+        if not self._missing:
+            self._log.warning("the server does not have this kind; goes on without, and looks again from time to time")
+            await self._replace(_Incoming(self._budget, self._weights), "")
+            self._missing = True
+        self.resource_version = None
 
     def _worked(self) -> bool:
         return self._opened is not None and asyncio.get_running_loop().time() - self._opened >= _SETTLED
@@ -358,7 +380,7 @@ class Informer:
         The first one in slices: nobody relies on a cache before it has been filled. Any later one at once.
         """
         metrics.RELISTS.labels(*self._labels).inc()
-        initial = not self.has_synced
+        initial, self._missing = not self.has_synced, False
         self.left_out = incoming.left_out
         self.resource_version = version  # before the handlers are told, who may ask how far we are
         objects = self._store.objects

@@ -1,4 +1,4 @@
-"""What `kubectl get` shows: the status of each WorkerCluster and MirrorQueue, kept up to date; and the gauges.
+"""What `kubectl get` shows: the status of each WorkerCluster, MirrorQueue and Cohort, kept up to date; and the gauges.
 
 Workers and queues have a task each, so that a thousand queues to write do not delay the word that a worker is lost. An
 object whose status cannot be made, or written, costs itself alone, and a part of it that part: conditions come first,
@@ -7,17 +7,18 @@ and do not depend on numbers. Between objects everything else gets its turn.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
 import structlog
 
-from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS
+from multimirror.api import COHORTS, MIRROR_QUEUES, WORKER_CLUSTERS
 from multimirror.batch import Json
 from multimirror.kube import Client
 from multimirror.kube.supervise import Supervisor
 from multimirror.observe import metrics
+from multimirror.observe.cohorts import cohort_view, queues_by_cohort
 from multimirror.observe.copies import CopyCounter
 from multimirror.observe.snapshot import (
     FleetSnapshot,
@@ -27,6 +28,8 @@ from multimirror.observe.snapshot import (
     worker_cluster_view,
 )
 from multimirror.observe.status import (
+    cohort_conditions,
+    cohort_numbers,
     mirror_queue_conditions,
     mirror_queue_numbers,
     worker_cluster_conditions,
@@ -52,6 +55,7 @@ class Reporter:
         self._state, self._options, self._clock = state, options, clock
         self._workers = StatusWriter(client, WORKER_CLUSTERS, report_seconds=options.report_seconds)
         self._queues = StatusWriter(client, MIRROR_QUEUES, report_seconds=options.report_seconds)
+        self._cohorts = StatusWriter(client, COHORTS, report_seconds=options.report_seconds)
         self._workers_changed, self._queues_changed = asyncio.Event(), asyncio.Event()
         self._copies = CopyCounter(shortest_interval=options.report_seconds)
         self._shown_workers: set[str] = set()
@@ -106,6 +110,13 @@ class Reporter:
             metrics.forget_queue(name)
         self._shown_queues = names
         await self._report(queues, self._queues, self._queue_status)
+        await self._report_cohorts()
+
+    async def _report_cohorts(self) -> None:
+        cohorts = tuple(self._state.cohorts())
+        if cohorts:
+            queues = queues_by_cohort(self._state.queue_specs.values(), self._state.cohort_specs)
+            await self._report(cohorts, self._cohorts, lambda cohort: self._cohort_status(cohort, queues))
 
     async def _report(self, objects: Collection[Json], writer: StatusWriter, status: Callable[[Json], Parts]) -> None:
         for number, obj in enumerate(writer.in_turn(objects), start=1):
@@ -145,6 +156,13 @@ class Reporter:
         return (
             ("conditions", lambda: mirror_queue_conditions(view, queue.get("status") or {}, self._clock())),
             ("numbers", lambda: mirror_queue_numbers(view)),
+        )
+
+    def _cohort_status(self, cohort: Json, queues: Mapping[str, int]) -> Parts:
+        view = cohort_view(cohort, self._state.cohort_specs, queues)
+        return (
+            ("conditions", lambda: cohort_conditions(view, cohort.get("status") or {}, self._clock())),
+            ("numbers", lambda: cohort_numbers(view)),
         )
 
     async def _count_copies(self) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final, Protocol
 
-from multimirror.api import MirrorQueueSpec, SpecError, WorkerClusterSpec
+from multimirror.api import CohortSpec, MirrorQueueSpec, SpecError, WorkerClusterSpec
 from multimirror.batch import Json
 from multimirror.batch.names import qualified_name
 from multimirror.workers import TokenState, WorkerState
@@ -89,6 +89,8 @@ class FleetState(Protocol):
 
     def mirror_queues(self) -> Iterable[Json]: ...
 
+    def cohorts(self) -> Iterable[Json]: ...
+
     def worker_state(self, worker: str) -> WorkerState | None:
         """None while nobody tries to connect to it."""
 
@@ -100,6 +102,14 @@ class FleetState(Protocol):
 
     def queue_spec(self, queue: str) -> MirrorQueueSpec | None:
         """None where it cannot be read."""
+
+    @property
+    def queue_specs(self) -> Mapping[str, MirrorQueueSpec]:
+        """All that can be read."""
+
+    @property
+    def cohort_specs(self) -> Mapping[str, CohortSpec]:
+        """All that can be read."""
 
     def kinds(self) -> Iterable[str]:
         """What can be mirrored, such as Job.batch."""

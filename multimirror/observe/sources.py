@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from decimal import Decimal
 from typing import NamedTuple, Self
 
-from multimirror.api import MirrorQueueSpec, WorkerClusterSpec
+from multimirror.api import CohortSpec, MirrorQueueSpec, WorkerClusterSpec
 from multimirror.api.placement import attempt_of, cluster_of
 from multimirror.batch import Json
 from multimirror.kinds import JOB, KINDS, Kind, Ref, is_held
@@ -46,6 +46,9 @@ class CachedFleet:
     def mirror_queues(self) -> Iterable[Json]:
         return self._management.queues.list()
 
+    def cohorts(self) -> Iterable[Json]:
+        return self._management.cohorts.list()
+
     def worker_state(self, worker: str) -> WorkerState | None:
         found = self._workers.get(worker)
         return found.state if found is not None else None
@@ -59,6 +62,14 @@ class CachedFleet:
 
     def queue_spec(self, queue: str) -> MirrorQueueSpec | None:
         return self._management.queue_specs.get(queue)
+
+    @property
+    def queue_specs(self) -> Mapping[str, MirrorQueueSpec]:
+        return self._management.queue_specs
+
+    @property
+    def cohort_specs(self) -> Mapping[str, CohortSpec]:
+        return self._management.cohort_specs
 
     def kinds(self) -> Iterable[str]:
         return (f"{kind.resource.kind}.{kind.resource.group}" for kind in KINDS)

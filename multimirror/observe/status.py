@@ -1,4 +1,4 @@
-"""The statuses of WorkerClusters and MirrorQueues, as pure functions of a view and of the status that is there.
+"""The statuses of WorkerClusters, MirrorQueues and Cohorts: pure functions of a view and of the status that is there.
 
 What others have written into a status stays. Conditions keep the time of their last transition.
 
@@ -19,6 +19,7 @@ from multimirror.api import READY, RENEWED
 from multimirror.batch import Json
 from multimirror.batch.quantities import canonical
 from multimirror.batch.times import format_time, seconds_of, utc_datetime
+from multimirror.observe.cohorts import CohortView
 from multimirror.observe.snapshot import MirrorQueueView, QueueHead, QueueOnWorker, WorkerClusterView
 from multimirror.workers import TokenState, WorkerState, conditions, merged_conditions
 
@@ -112,6 +113,25 @@ def mirror_queue_numbers(view: MirrorQueueView) -> Json:
         ],
         "head": _head(view.head) if view.head is not None else None,
     }
+
+
+def cohort_conditions(view: CohortView, before: Json, now: float) -> Json:
+    if view.problem:
+        ready = (READY, False, "InvalidSpec", f"{view.problem}. Until then it is a name alone, without a parent")
+    elif view.cycle:
+        around = " in ".join((*view.cycle, view.cycle[0]))
+        message = f"cohorts are in one another: {around}. Change or remove spec.parent of one of them"
+        ready = (READY, False, "Cycle", message)
+    else:
+        ready = (READY, True, "Ready", "its queues share what they do not use")
+    return {
+        "observedGeneration": view.generation,
+        "conditions": _conditions(before, [ready], now, view.generation),
+    }
+
+
+def cohort_numbers(view: CohortView) -> Json:
+    return {"queues": _whole(view.queues)}
 
 
 def _conditions(before: Json, wanted: list[tuple[str, bool, str, str]], now: float, generation: int) -> list[Json]:

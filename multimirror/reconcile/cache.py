@@ -1,12 +1,14 @@
-"""The caches of the management cluster: our objects, their queues and namespaces, and how workers are
+"""The caches of the management cluster: our objects, their queues, cohorts and namespaces, and how workers are
 reached.
+
+An installation that is older than the kind Cohort goes on without: no queue of it can be in a tree.
 
 Nothing here is asked of an API server, and nothing is written. Objects from the caches are shared: do not change them.
 """
 
 import structlog
 
-from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, MirrorQueueSpec, SpecError
+from multimirror.api import COHORTS, MIRROR_QUEUES, WORKER_CLUSTERS, CohortSpec, MirrorQueueSpec, SpecError
 from multimirror.kinds import KINDS, Kinds
 from multimirror.kube import Change, Client, Informer
 from multimirror.kube.resources import NAMESPACES, SECRETS
@@ -23,16 +25,27 @@ class ManagementCache:
     def __init__(self, client: Client, options: DispatcherOptions, kinds: Kinds = KINDS) -> None:
         self.namespaces = Informer(client, NAMESPACES, trim=trim_namespace)
         self.queues = Informer(client, MIRROR_QUEUES)
+        self.cohorts = Informer(client, COHORTS, optional=True)
         self.clusters = Informer(client, WORKER_CLUSTERS)
         self.secrets = Informer(client, SECRETS, options.namespace, trim=trim_secret)
         self.originals = Originals(client, kinds, options.managed_by, self.namespaces)
         self.queue_specs: dict[str, MirrorQueueSpec] = {}
         """The queues that can be read, by name."""
+        self.cohort_specs: dict[str, CohortSpec] = {}
+        """The Cohorts that can be read, by name. Any other cohort is what a name makes of it: the root of a tree."""
         self.queues.add_handler(self._queue_changed)
+        self.cohorts.add_handler(self._cohort_changed)
 
     @property
     def informers(self) -> tuple[Informer, ...]:
-        return (self.namespaces, self.queues, self.clusters, self.secrets, *self.originals.informers)
+        return (
+            self.namespaces,
+            self.queues,
+            self.cohorts,
+            self.clusters,
+            self.secrets,
+            *self.originals.informers,
+        )
 
     @property
     def has_synced(self) -> bool:
@@ -52,6 +65,17 @@ class ManagementCache:
                 self.queue_specs[name] = MirrorQueueSpec.read(change.new)
             except SpecError as error:
                 _log.warning("a queue cannot be used", queue=name, error=str(error))
+
+    def _cohort_changed(self, change: Change) -> None:
+        if not spec_changed(change):
+            return
+        name = change.object["metadata"]["name"]
+        self.cohort_specs.pop(name, None)
+        if change.new is not None:
+            try:
+                self.cohort_specs[name] = CohortSpec.read(change.new)
+            except SpecError as error:
+                _log.warning("a cohort counts as a name alone", cohort=name, error=str(error))
 
 
 def spec_changed(change: Change) -> bool:

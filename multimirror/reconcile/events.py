@@ -42,6 +42,7 @@ class EventHandlers:
         self._originals.subscribe(self)
         workers.subscribe(self)
         management.queues.add_handler(self._queue_changed)
+        management.cohorts.add_handler(self._cohort_changed)
         management.namespaces.add_handler(self._namespace_changed)
 
     # --- workers
@@ -133,6 +134,11 @@ class EventHandlers:
         self._lanes.add_all(self._in_queue(change.object["metadata"]["name"]))
         self._scheduler.wake()
         self._report()
+
+    def _cohort_changed(self, change: Change) -> None:
+        if not change.initial and spec_changed(change):
+            self._scheduler.wake()
+            self._report()
 
     def _in_queue(self, name: str) -> Iterator[Ref | None]:
         return (ref if self._originals.queue_of(obj) == name else None for ref, obj in self._originals.all())

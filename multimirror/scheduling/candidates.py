@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from multimirror.api import SpecError, WorkerClusterSpec, allowed_clusters, priority_of
+from multimirror.api import SpecError, WorkerClusterSpec, allowed_clusters, check_preemptible, priority_of
 from multimirror.batch import Json
 from multimirror.kinds.kind import Ref
 from multimirror.kinds.pod_sets import Amounts, amounts_of
@@ -103,6 +103,7 @@ def candidate(
     priority, clusters, problem = 0, None, ""
     try:
         priority, clusters = priority_of(obj), allowed_clusters(obj)
+        check_preemptible(obj)
     except SpecError as error:
         problem = str(error)
     return Candidate(

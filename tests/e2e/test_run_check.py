@@ -51,6 +51,9 @@ def test_a_check_says_what_is_missing_and_how_to_get_it_then_that_all_is_well(
     missing = check(kubeconfig, "--log-level", "debug")
     assert missing.returncode == 1
     assert "error: the kind workerclusters.multimirror.dev is not there\n  Install it:" in missing.stderr
+    assert (
+        "warning: the kind cohorts.multimirror.dev is not there: queues can share, but not in trees" in missing.stderr
+    )
     assert "error: there is no namespace multimirror-system\n  `multimirror install` makes it" in missing.stderr
     assert "log-level: debug  # flag" in missing.stdout.splitlines(), "the configuration is printed all the same"
 
@@ -58,7 +61,7 @@ def test_a_check_says_what_is_missing_and_how_to_get_it_then_that_all_is_well(
     well = check(kubeconfig, "-o", "json")
     assert well.returncode == 0, well.stderr
     assert yaml.safe_load(well.stdout)["health-address"] == "0.0.0.0:8080"
-    assert [line.partition(":")[0] for line in well.stderr.splitlines()] == ["ok"] * 5
+    assert [line.partition(":")[0] for line in well.stderr.splitlines()] == ["ok"] * 6
 
     try:
         kubectl = find_kubectl()

@@ -151,7 +151,8 @@ async def test_by_helm(bare: Bare) -> None:
     await bare.leave_all()
     await bare.done("uninstall")
     await bare.helm("uninstall", "multimirror", "--wait")
-    await bare.kubectl_done("delete", "crd", "mirrorqueues.multimirror.dev", "workerclusters.multimirror.dev")
+    kinds = ("mirrorqueues.multimirror.dev", "workerclusters.multimirror.dev", "cohorts.multimirror.dev")
+    await bare.kubectl_done("delete", "crd", *kinds)
     await bare.kubectl_done("delete", "namespace", SYSTEM)
     await bare.nothing_but(before)
 

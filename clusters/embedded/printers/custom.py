@@ -1,5 +1,6 @@
 """Custom resources in tables: the columns of their definitions."""
 
+import json
 from typing import Any, Final
 
 from clusters.embedded.custom.jsonpath import find
@@ -49,4 +50,6 @@ def _cell(obj: Object, column: dict[str, Any], now: float) -> Any:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, dict | list):
+        return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""`multimirror get`: Jobs, clusters and queues, with where and why; once, or as they change."""
+"""`multimirror get`: Jobs, clusters, queues and cohorts, with where and why; once, or as they change."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS
+from multimirror.api import COHORTS, MIRROR_QUEUES, WORKER_CLUSTERS
 from multimirror.batch import Json
 from multimirror.cli import rows
 from multimirror.cli.completion import complete_names
@@ -32,6 +32,7 @@ _KINDS: Final = {
     "jobs": JOBS, "job": JOBS,
     "clusters": WORKER_CLUSTERS, "cluster": WORKER_CLUSTERS,
     "queues": MIRROR_QUEUES, "queue": MIRROR_QUEUES,
+    "cohorts": COHORTS, "cohort": COHORTS,
 }  # fmt: skip
 
 
@@ -59,6 +60,8 @@ class _Asked:
             return ["NAMESPACE", *titles] if self.namespace is None else list(titles)
         if self.resource is WORKER_CLUSTERS:
             return list(rows.CLUSTER_WIDE if wide else rows.CLUSTER_TITLES)
+        if self.resource is COHORTS:
+            return list(rows.COHORT_WIDE if wide else rows.COHORT_TITLES)
         return list(rows.QUEUE_WIDE if wide else rows.QUEUE_TITLES)
 
     def row(self, obj: Json, context: rows.JobContext) -> list[object]:
@@ -66,11 +69,12 @@ class _Asked:
         if self.resource is JOBS:
             row = rows.job_row(obj, context, now, wide=wide)
             return [obj["metadata"]["namespace"], *row] if self.namespace is None else row
-        return (rows.cluster_row if self.resource is WORKER_CLUSTERS else rows.queue_row)(obj, now, wide=wide)
+        row_of = {WORKER_CLUSTERS: rows.cluster_row, MIRROR_QUEUES: rows.queue_row, COHORTS: rows.cohort_row}
+        return row_of[self.resource](obj, now, wide=wide)
 
 
 @click.command(epilog=EXAMPLES)
-@click.argument("kind", type=click.Choice(list(_KINDS)), metavar="jobs|clusters|queues")
+@click.argument("kind", type=click.Choice(list(_KINDS)), metavar="jobs|clusters|queues|cohorts")
 @click.argument("name", required=False, shell_complete=complete_names)
 @click.option("-n", "--namespace", metavar="NAME", help="Of Jobs.  [default: the context's]")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Jobs of every namespace.")
@@ -89,7 +93,7 @@ async def command(
     watch: bool,
     output: str,
 ) -> int:
-    """Jobs, clusters and queues: where they are, and why they wait.
+    """Jobs, clusters, queues and cohorts: where they are, and why they wait.
 
     Jobs of other controllers are shown too; MANAGED-BY tells them apart.
     """

@@ -40,7 +40,7 @@ Examples:
 )
 @click.option("--drain", is_flag=True, help="Take no new Jobs, and wait for those that are not finished.")
 @click.option("--force", is_flag=True, help="End the Jobs that are not finished: they fail, with this as the reason.")
-@click.option("--crds", is_flag=True, help="The CRDs too, and with them all WorkerClusters and MirrorQueues.")
+@click.option("--crds", is_flag=True, help="The CRDs too, and with them all WorkerClusters, MirrorQueues and Cohorts.")
 @click.option("--delete-namespace", is_flag=True, help="The namespace too, with the workers' kubeconfigs in it.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask; without a terminal nobody is asked anyway.")

@@ -9,10 +9,12 @@ from typing import Final
 from multimirror.api import (
     DEFAULT_QUEUE_LABEL,
     READY,
+    CohortSpec,
     MirrorQueueSpec,
     SpecError,
     WorkerClusterSpec,
 )
+from multimirror.api.cohorts import cycle_above
 from multimirror.batch import Json, find_condition
 from multimirror.cli.doctor.findings import Finding, fault, ok, warning
 from multimirror.cli.placement_policy import PolicyState
@@ -137,6 +139,27 @@ def _queue(queue: Json, clusters: Mapping[str, Json]) -> Finding:
         remedy = "Join it, or take its name out of spec.workers.names."
         return warning("Queues", subject, f"it names a WorkerCluster that is not there: {', '.join(missing)}", remedy)
     return ok("Queues", subject, f"{len(able)} of its {len(members)} workers ready")
+
+
+def check_cohorts(cohorts: Iterable[Json]) -> list[Finding]:
+    """Do they make trees? Nothing is said of those that do."""
+    specs: dict[str, CohortSpec] = {}
+    found = []
+    for cohort in cohorts:
+        name = cohort["metadata"]["name"]
+        try:
+            specs[name] = CohortSpec.read(cohort)
+        except SpecError as error:
+            found.append(
+                fault("Queues", f"cohort {name}", str(error), f"`kubectl edit cohort.multimirror.dev {name}`.")
+            )
+    for name in specs:
+        cycle = cycle_above(name, specs)
+        if name in cycle:
+            message = f"cohorts are in one another: {' in '.join((*cycle, cycle[0]))}"
+            remedy = "Change or remove spec.parent of one of them; until then their queues place nothing."
+            found.append(fault("Queues", f"cohort {name}", message, remedy))
+    return found
 
 
 def _selected(spec: MirrorQueueSpec, name: str, cluster: Json) -> bool:

@@ -4,10 +4,10 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from multimirror.api import DEFAULT_QUEUE_LABEL, MIRROR_QUEUES, QUEUE_LABEL, WORKER_CLUSTERS
+from multimirror.api import COHORTS, DEFAULT_QUEUE_LABEL, MIRROR_QUEUES, QUEUE_LABEL, WORKER_CLUSTERS
 from multimirror.batch import Json
 from multimirror.cli import rows
-from multimirror.cli.doctor.checks import check_namespaces, check_queues
+from multimirror.cli.doctor.checks import check_cohorts, check_namespaces, check_queues
 from multimirror.cli.doctor.findings import Finding, warning
 from multimirror.cli.doctor.jobs import check_jobs
 from multimirror.cli.doctor.management import check_dispatcher, check_management, server_info
@@ -25,7 +25,7 @@ async def examine(client: Client, system: str, stuck_after: timedelta) -> list[F
     server = await server_info(client)
     found = await check_management(client, system, server)
     seen: dict[Resource, list[Json]] = {}
-    for resource in (WORKER_CLUSTERS, MIRROR_QUEUES, resources.JOBS, resources.NAMESPACES, resources.EVENTS):
+    for resource in (WORKER_CLUSTERS, MIRROR_QUEUES, COHORTS, resources.JOBS, resources.NAMESPACES, resources.EVENTS):
         selector = rows.WAITING_EVENTS if resource is resources.EVENTS else None
         try:
             seen[resource] = (await client.list(resource, field_selector=selector, limit=500)).items
@@ -56,6 +56,7 @@ async def examine(client: Client, system: str, stuck_after: timedelta) -> list[F
         found += each.findings
     found += same_clusters(examined, {context.identity: "management"})
     found += check_queues(queues.values(), clusters)
+    found += check_cohorts(seen[COHORTS])
     found += check_namespaces(seen[resources.NAMESPACES], queues)
     job_context = rows.JobContext(rows.newest(seen[resources.EVENTS]), queues, clusters)
     return found + check_jobs(seen[resources.JOBS], job_context, now, stuck_after)

@@ -1,19 +1,21 @@
 """What the dispatcher needs of its management cluster, asked before it is started: `multimirror run --check`.
 
 The cluster answers and knows spec.managedBy; our kinds and our namespace are there; the account may do what it will
-have to do.
+have to do. The kind Cohort is newer than the others, and an installation without it is only warned about: the
+dispatcher goes on without.
 """
 
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 from multimirror.admission.placement import VERB
-from multimirror.api import GROUP, MIRROR_QUEUES, WORKER_CLUSTERS
+from multimirror.api import COHORTS, GROUP, MIRROR_QUEUES, WORKER_CLUSTERS
 from multimirror.cli.doctor.checks import MANAGED_BY_SINCE, minor
-from multimirror.cli.doctor.findings import MANAGEMENT, Finding, fault, ok
+from multimirror.cli.doctor.findings import MANAGEMENT, Finding, fault, ok, warning
 from multimirror.cli.doctor.management import check_namespace
 from multimirror.kube import Client, Resource
 from multimirror.kube.access import Permission, denied
+from multimirror.kube.discovery import is_served
 from multimirror.kube.errors import Forbidden, NotFound
 from multimirror.workers.copy_key import COPY_KEY_NAME
 from multimirror.workers.probe import version_of
@@ -23,9 +25,10 @@ _EVERYTHING: Final = Permission("*", MIRROR_QUEUES.plural, GROUP)
 
 def permissions(namespace: str, *, lease: str | None, admission: bool) -> list[Permission]:
     """All that is used. `lease`: the one that candidates for leadership share. `admission`: the webhook's too."""
-    followed = [("namespaces", ""), ("jobs", "batch"), ("workerclusters", GROUP), ("mirrorqueues", GROUP)]
+    followed = [("namespaces", ""), ("jobs", "batch")]
+    followed += [(kind.plural, GROUP) for kind in (WORKER_CLUSTERS, MIRROR_QUEUES, COHORTS)]
     written = [("jobs", "batch"), ("jobs/status", "batch"), ("workerclusters/status", GROUP)]
-    written += [("mirrorqueues/status", GROUP), ("events", "")]
+    written += [("mirrorqueues/status", GROUP), ("cohorts/status", GROUP), ("events", "")]
     needed = [Permission(verb, resource, group) for resource, group in followed for verb in ("list", "watch")]
     needed += [Permission("patch", resource, group) for resource, group in written]
     needed += [Permission("get", "namespaces"), Permission("get", "jobs", "batch")]
@@ -44,10 +47,14 @@ def permissions(namespace: str, *, lease: str | None, admission: bool) -> list[P
 
 async def check_prerequisites(client: Client, namespace: str, needed: Sequence[Permission]) -> list[Finding]:
     """Ask the cluster. Raises when it does not answer, or does not let us in."""
+    trees = await is_served(client, COHORTS)
+    if not trees:
+        needed = [each for each in needed if each.resource.partition("/")[0] != COHORTS.plural]
     return [
         _version(await version_of(client)),
         await _kind(client, WORKER_CLUSTERS),
         await _kind(client, MIRROR_QUEUES),
+        await _kind(client, COHORTS) if trees else _no_trees(),
         await check_namespace(client, namespace, "--namespace"),
         _account(await denied(client, needed), everything=not await denied(client, [_EVERYTHING])),
     ]
@@ -58,6 +65,11 @@ def _version(version: str) -> Finding:
         message = f"the management cluster is Kubernetes {version}, which does not know spec.managedBy"
         return fault("Version", MANAGEMENT, message, "Use Kubernetes 1.32 or newer.")
     return ok("Version", MANAGEMENT, f"the management cluster answers: Kubernetes {version}")
+
+
+def _no_trees() -> Finding:
+    message = f"the kind {COHORTS.name} is not there: queues can share, but not in trees"
+    return warning("Kinds", MANAGEMENT, message, "Install it: `multimirror install`.")
 
 
 async def _kind(client: Client, resource: Resource) -> Finding:

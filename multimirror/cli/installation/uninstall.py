@@ -9,7 +9,7 @@ The order is the point of it:
 4. the Deployments go, and with them whoever would write to Jobs and workers;
 5. force: the Jobs are failed, with a reason that says why;
 6. our copies on the workers go; what cannot be reached is told, with the command that does it later;
-7. the rest goes; the CRDs (and all WorkerClusters and MirrorQueues) and the namespace only when that is asked for.
+7. the rest goes; the CRDs (and all objects of our kinds) and the namespace only when that is asked for.
 
 Every step may be repeated. Objects that are not ours are not touched; what belongs to a Helm release is left to helm.
 """

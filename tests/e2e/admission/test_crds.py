@@ -13,17 +13,27 @@ import pytest
 import yaml
 
 from clusters.local.binaries import BinariesMissingError, find_kubectl
-from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, MirrorQueueSpec, SpecError, WorkerClusterSpec
+from multimirror.api import (
+    COHORTS,
+    MIRROR_QUEUES,
+    WORKER_CLUSTERS,
+    CohortSpec,
+    MirrorQueueSpec,
+    SpecError,
+    WorkerClusterSpec,
+)
+from multimirror.kube import Resource
 from multimirror.kube.errors import Invalid
 from multimirror.kube.resources import CRON_JOBS, JOBS
 from tests.documents import blocks, documents
 from tests.e2e.admission.conftest import Object, Server, our_object, unique
 
 SECRET = {"secret": {"name": "east"}}
-RESOURCES = {"WorkerCluster": WORKER_CLUSTERS, "MirrorQueue": MIRROR_QUEUES}
+RESOURCES = {"WorkerCluster": WORKER_CLUSTERS, "MirrorQueue": MIRROR_QUEUES, "Cohort": COHORTS}
 READERS: dict[str, Callable[[Object], object]] = {
     "WorkerCluster": WorkerClusterSpec.read,
     "MirrorQueue": MirrorQueueSpec.read,
+    "Cohort": CohortSpec.read,
 }
 
 
@@ -33,7 +43,6 @@ async def test_a_worker_cluster_gets_its_defaults(server: Server) -> None:
         "kubeconfig": {"secret": {"name": "east", "key": "kubeconfig"}},
         "weight": 1,
         "cordoned": False,
-        "capacity": {"mode": "Auto"},
     }
     assert WorkerClusterSpec.read(made) == WorkerClusterSpec.read({"spec": {"kubeconfig": SECRET}})
 
@@ -49,8 +58,27 @@ async def test_a_queue_without_a_spec_gets_its_defaults(server: Server) -> None:
         "queueingStrategy": "BestEffortFIFO",
         "onWorkerLost": {"after": "5m", "action": "Redispatch"},
         "retention": "10m",
+        "weight": 1,
+        "minRuntime": "0s",
+        "headWait": "15m",
+        "hold": "None",
     }
     assert MirrorQueueSpec.read(made) == MirrorQueueSpec(), "the defaults of the schema are those of the reader"
+
+
+async def test_a_cohort_without_a_spec_gets_its_defaults(server: Server) -> None:
+    cohort = our_object(COHORTS, unique("c"))
+    del cohort["spec"]
+    made = await server.client.create(COHORTS, cohort)
+    assert made["spec"] == {"weight": 1}
+    assert CohortSpec.read(made) == CohortSpec()
+
+
+async def test_a_worker_that_was_made_before_there_was_free_capacity_keeps_its_mode(server: Server) -> None:
+    """The default had been written into it: that is what it says now."""
+    thing = our_object(WORKER_CLUSTERS, unique("w"), kubeconfig=SECRET, capacity={"mode": "Auto"})
+    made = await server.client.create(WORKER_CLUSTERS, thing)
+    assert WorkerClusterSpec.read(made).capacity_mode == "Auto"
 
 
 FULL: list[tuple[str, Object]] = [
@@ -80,12 +108,40 @@ FULL: list[tuple[str, Object]] = [
             "onWorkerLost": {"after": "90s", "action": "Fail"},
             "retention": "0s",
             "fence": {"timeout": "5m", "grace": "1m"},
+            "cohort": "research",
+            "weight": "0.5",
+            "preempts": ["Reclaim", "FairShare", "Priority"],
+            "minRuntime": "10m",
+            "headWait": "1h",
+            "start": {"within": "10m", "attempts": 5},
+            "hold": "Drain",
+        },
+    ),
+    (
+        "MirrorQueue",
+        {
+            "cohort": "research",
+            "weight": 0,
+            "quota": {"resources": {"cpu": 1}, "borrow": {"cpu": 0, "nvidia.com/gpu": "8"}, "lend": {"cpu": "500m"}},
+            "preempts": [],
+        },
+    ),
+    ("MirrorQueue", {"quota": {"borrow": {}, "lend": {}}, "preempts": ["Priority"]}),
+    (
+        "Cohort",
+        {
+            "parent": "company",
+            "weight": "500m",
+            "quota": {"resources": {"cpu": 50}, "borrow": {"cpu": "10"}, "lend": {"nvidia.com/gpu": 4}},
+            "halfLife": "24h",
         },
     ),
 ]
 
 
-@pytest.mark.parametrize(("kind", "spec"), FULL, ids=["WorkerCluster", "MirrorQueue"])
+@pytest.mark.parametrize(
+    ("kind", "spec"), FULL, ids=["WorkerCluster", "MirrorQueue", "a queue that shares", "one that does not", "Cohort"]
+)
 async def test_an_object_that_says_everything_is_stored_as_it_is(server: Server, kind: str, spec: Object) -> None:
     resource = RESOURCES[kind]
     made = await server.client.create(resource, our_object(resource, unique("full"), **spec))
@@ -129,7 +185,7 @@ async def test_every_example_in_the_documents_is_accepted_as_it_is(server: Serve
             "WorkerCluster",
             {"kubeconfig": SECRET, "capacity": {"mode": "Guess"}},
             "spec.capacity.mode",
-            'supported values: "Auto", "Declared"',
+            'supported values: "Auto", "Declared", "Free"',
         ),
         (
             "WorkerCluster",
@@ -156,6 +212,21 @@ async def test_every_example_in_the_documents_is_accepted_as_it_is(server: Serve
         ("MirrorQueue", {"fence": {}}, "spec.fence.timeout", "Required value"),
         ("MirrorQueue", {"onWorkerLost": {"action": "Panic"}}, "spec.onWorkerLost.action", '"Redispatch", "Wait"'),
         ("MirrorQueue", {"workers": {"names": ["a", "a"]}}, "spec.workers.names[1]", "Duplicate value"),
+        ("MirrorQueue", {"cohort": "a.b"}, "spec.cohort", "should match"),
+        ("MirrorQueue", {"cohort": "c" * 64}, "spec.cohort", "63"),
+        ("MirrorQueue", {"weight": -1}, "spec.weight", "greater than or equal to 0"),
+        ("MirrorQueue", {"weight": "heavy"}, "spec.weight", "should match"),
+        ("MirrorQueue", {"preempts": ["Priority", "Priority"]}, "spec.preempts[1]", "Duplicate value"),
+        ("MirrorQueue", {"preempts": ["Anybody"]}, "spec.preempts[0]", '"Reclaim", "FairShare", "Priority"'),
+        ("MirrorQueue", {"minRuntime": "10"}, "spec.minRuntime", "should match"),
+        ("MirrorQueue", {"headWait": "soon"}, "spec.headWait", "should match"),
+        ("MirrorQueue", {"start": {}}, "spec.start.within", "Required value"),
+        ("MirrorQueue", {"start": {"within": "1m", "attempts": 0}}, "spec.start.attempts", "than or equal to 1"),
+        ("MirrorQueue", {"start": {"within": "1m", "attempts": 11}}, "spec.start.attempts", "than or equal to 10"),
+        ("MirrorQueue", {"hold": "Stop"}, "spec.hold", 'supported values: "None", "Hold", "Drain"'),
+        ("Cohort", {"parent": "a.b"}, "spec.parent", "should match"),
+        ("Cohort", {"weight": "-1"}, "spec.weight", "should match"),
+        ("Cohort", {"quota": {"lend": {"cpu": "x"}}}, "spec.quota.lend.cpu", "should match"),
     ],
     ids=lambda value: json.dumps(value) if isinstance(value, dict) else None,
 )
@@ -204,6 +275,32 @@ BY_RULE: list[Any] = [
         "keys must be label keys",
         id="a key that is none",
     ),
+    pytest.param(
+        "MirrorQueue", {"quota": {"borrow": {"cpu": 1}}}, "quota.borrow needs spec.cohort", id="borrows from nobody"
+    ),
+    pytest.param(
+        "MirrorQueue",
+        {"quota": {"resources": {"cpu": 1}, "lend": {"cpu": 1}}},
+        "quota.lend needs spec.cohort",
+        id="lends to nobody",
+    ),
+    pytest.param(
+        "MirrorQueue",
+        {"cohort": "c", "quota": {"resources": {"cpu": 1}, "lend": {"memory": 1}}},
+        "lend may only name resources that quota.resources names",
+        id="lends what it does not have",
+    ),
+    pytest.param("MirrorQueue", {"preempts": ["Reclaim"]}, "Reclaim and FairShare need spec.cohort", id="takes back"),
+    pytest.param(
+        "MirrorQueue",
+        {"preempts": ["Priority", "FairShare"]},
+        "Name a cohort, or leave",
+        id="takes its share, and has no cohort",
+    ),
+    pytest.param("MirrorQueue", {"start": {"within": "9s"}}, "must be at least 10s", id="starts too soon"),
+    pytest.param("Cohort", {"quota": {"borrow": {"cpu": 1}}}, "quota.borrow needs spec.parent", id="a root borrows"),
+    pytest.param("Cohort", {"quota": {"lend": {"cpu": 1}}}, "quota.lend needs spec.parent", id="a root lends"),
+    pytest.param("Cohort", {"halfLife": "0s"}, "must be at least 1s", id="no half-life at all"),
 ]
 
 
@@ -225,6 +322,55 @@ async def test_a_name_is_short_enough_for_a_label(server: Server) -> None:
         pytest.skip("the embedded API server does not evaluate CEL rules")
     with pytest.raises(Invalid, match="must not be longer than 63 characters"):
         await server.client.create(MIRROR_QUEUES, our_object(MIRROR_QUEUES, "q" * 64))
+
+
+async def test_a_cohort_is_a_name_that_queues_can_say_and_no_parent_of_its_own(server: Server) -> None:
+    name = unique("c")
+    own = our_object(COHORTS, name, parent=name)
+    if server.kind == "embedded":
+        with pytest.raises(SpecError, match=r"spec\.parent: must not be the cohort itself"):
+            CohortSpec.read(await server.client.create(COHORTS, own))
+        return
+    with pytest.raises(Invalid, match=r"spec\.parent must not be the cohort itself"):
+        await server.client.create(COHORTS, own)
+    with pytest.raises(Invalid, match="for queues to name it"):
+        await server.client.create(COHORTS, our_object(COHORTS, "a.b"))
+
+
+async def test_what_a_queue_shares_is_shown_in_columns(server: Server) -> None:
+    name = unique("shares")
+    await server.client.create(MIRROR_QUEUES, our_object(MIRROR_QUEUES, name, cohort="research"))
+    for share in (120, "infinite"):
+        status = {
+            "own": {"cpu": "16"},
+            "used": {"cpu": "24"},
+            "borrowed": {"cpu": "8"},
+            "share": share,
+            "fairShare": 500,
+            "waitSeconds": {"p50": 3, "p90": 60},
+            "startsPerHour": 4,
+        }
+        written = await server.client.patch(MIRROR_QUEUES, name, {"status": status}, subresource="status")
+        assert written["status"] == status
+        cells = await columns_of(server, MIRROR_QUEUES, name)
+        wide = ("Cohort", "Own", "Used", "Borrowed", "Lent", "Share")
+        assert [cells[each] for each in wide] == [
+            "research",
+            '{"cpu":"16"}',
+            '{"cpu":"24"}',
+            '{"cpu":"8"}',
+            None,
+            str(share),
+        ]
+    with pytest.raises(Invalid, match="share"):
+        await server.client.patch(MIRROR_QUEUES, name, {"status": {"share": "much"}}, subresource="status")
+
+
+async def columns_of(server: Server, resource: Resource, name: str) -> Object:
+    accept = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    shown = json.loads((await server.client.request("GET", resource.path(name=name), headers=accept)).body)
+    columns = [column["name"] for column in shown["columnDefinitions"]]
+    return dict(zip(columns, shown["rows"][0]["cells"], strict=True))
 
 
 async def test_status_is_written_on_its_own_and_shown_in_columns(server: Server) -> None:
@@ -289,10 +435,15 @@ async def test_status_is_written_on_its_own_and_shown_in_columns(server: Server)
 async def test_kubectl_knows_the_short_names_the_category_and_every_field(server: Server) -> None:
     await server.client.create(MIRROR_QUEUES, our_object(MIRROR_QUEUES, name := unique("q")))
     assert name in await kubectl(server, "get", "mq", name)
+    await server.client.create(COHORTS, our_object(COHORTS, name))
+    assert name in await kubectl(server, "get", "mqc", name)
     assert f"mirrorqueue.multimirror.dev/{name}" in await kubectl(server, "get", "multimirror", "-o", "name")
     if server.kind == "local":
         assert "Redispatch: another cluster gets it" in " ".join(
             (await kubectl(server, "explain", "mq.spec.onWorkerLost.action")).split()
+        )
+        assert "without a cohort they are the limit" in " ".join(
+            (await kubectl(server, "explain", "mq.spec.quota.resources")).lower().split()
         )
         assert await kubectl(server, "wait", "--for=create", f"mq/{name}", "--timeout=5s")
 

@@ -23,6 +23,7 @@ from multimirror.api import (
     HOLD_ANNOTATION,
     MANAGED_BY,
     ORIGIN_LABEL,
+    PREEMPTIBLE_LABEL,
     PRIORITY_LABEL,
     QUEUE_LABEL,
 )
@@ -175,6 +176,8 @@ async def test_every_other_job_is_left_alone(client: Client) -> None:
         pytest.param({ORIGIN_LABEL: "x"}, {}, None, "kept for copies", id="dressed up as a copy"),
         pytest.param({PRIORITY_LABEL: "high"}, {}, None, "must be a whole number", id="a priority that is no number"),
         pytest.param({PRIORITY_LABEL: "1234567890"}, {}, None, "must be a whole number", id="too large a priority"),
+        pytest.param({PREEMPTIBLE_LABEL: "no"}, {}, None, 'must be "true" or "false"', id="neither true nor false"),
+        pytest.param({}, {PREEMPTIBLE_LABEL: "no"}, None, 'must be "true" or "false"', id="nor as an annotation"),
         pytest.param({}, {CLUSTERS_ANNOTATION: "a,,b"}, None, "separated by commas", id="a hole in the clusters"),
         pytest.param({}, {CLUSTERS_ANNOTATION: "A"}, None, "separated by commas", id="a name that is none"),
     ],

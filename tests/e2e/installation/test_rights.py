@@ -13,7 +13,7 @@ from clusters.background import BackgroundFleet
 from clusters.local import BinariesMissingError, LocalCluster
 from clusters.local.ports import free_ports
 from multimirror.admission import PATH
-from multimirror.api import ATTEMPT_ANNOTATION, MIRROR_QUEUES, QUEUE_LABEL, WORKER_CLUSTERS
+from multimirror.api import ATTEMPT_ANNOTATION, COHORTS, MIRROR_QUEUES, QUEUE_LABEL, WORKER_CLUSTERS
 from multimirror.cli.apply import apply_and_compare
 from multimirror.cli.installation.objects import InstallOptions, objects
 from multimirror.kube import Client, Connection
@@ -128,7 +128,7 @@ async def until_counted(admin: Client, namespace: str, reason: str) -> None:
 
 
 async def _a_team(admin: Client, workers: BackgroundFleet) -> None:
-    """A namespace, a queue, and two workers."""
+    """A namespace, a queue in a cohort, and two workers."""
     for name, cluster in workers.workers.items():
         await admin.create(SECRETS, secret(name, cluster.kubeconfig), SYSTEM)
         spec = {"kubeconfig": {"secret": {"name": name}}}
@@ -136,11 +136,13 @@ async def _a_team(admin: Client, workers: BackgroundFleet) -> None:
         async with Client(Connection.from_kubeconfig(cluster.kubeconfig)) as there:
             await there.create(NAMESPACES, {"metadata": {"name": "team"}})
     await admin.create(NAMESPACES, {"metadata": {"name": "team"}})
-    await admin.create(MIRROR_QUEUES, {"metadata": {"name": "training"}, "spec": {"retention": "0s"}})
+    await admin.create(MIRROR_QUEUES, {"metadata": {"name": "training"}, "spec": {"retention": "0s", "cohort": "all"}})
+    await admin.create(COHORTS, {"metadata": {"name": "all"}})
 
 
 async def _the_life_of_jobs(admin: Client, workers: BackgroundFleet) -> None:
     await until(admin, WORKER_CLUSTERS, None, "worker-1", lambda worker: condition(worker, "Ready"))
+    await until(admin, COHORTS, None, "all", lambda cohort: condition(cohort, "Ready"))
     await _admitted(admin)
     await admin.create(JOBS, a_job("short", {QUEUE_LABEL: "training"}), "team")
     await until(admin, JOBS, "team", "short", lambda job: condition(job, "Complete"))

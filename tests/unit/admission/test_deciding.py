@@ -15,6 +15,9 @@ from multimirror.api import (
     HOLD_ANNOTATION,
     MANAGED_BY,
     ORIGIN_LABEL,
+    PREEMPTED_ANNOTATION,
+    PREEMPTIBLE_LABEL,
+    PREEMPTIONS_ANNOTATION,
     PRIORITY_LABEL,
     QUEUE_LABEL,
 )
@@ -69,6 +72,12 @@ TAKEN = {"managedBy": MANAGED_BY, "suspend": True, "parallelism": 1}
         pytest.param(a_job(queued(), suspend=True), PLAIN, queued(), id="suspended by its user"),
         pytest.param(a_job(queued(), managedBy=MANAGED_BY), PLAIN, queued(), id="names us, too"),
         pytest.param(a_job(queued(**{PRIORITY_LABEL: "7"})), PLAIN, queued(**{PRIORITY_LABEL: "7"}), id="a priority"),
+        pytest.param(
+            a_job(queued(**{PREEMPTIBLE_LABEL: "false"})),
+            PLAIN,
+            queued(**{PREEMPTIBLE_LABEL: "false"}),
+            id="not to be stopped",
+        ),
         pytest.param(a_job(managedBy=MANAGED_BY), DEFAULTED, queued(), id="names us, where there is a default queue"),
         pytest.param(a_job(), DEFAULTED, queued(), id="no labels at all, in a namespace with a default queue"),
         pytest.param(a_job({}), DEFAULTED, queued(), id="an empty map of labels"),
@@ -211,6 +220,18 @@ def test_a_job_is_left_alone(job: Object, namespace: Object) -> None:
             id="a priority that is no number",
         ),
         pytest.param(
+            a_job(queued(**{PREEMPTIBLE_LABEL: "no"})),
+            PLAIN,
+            'metadata.labels[multimirror.dev/preemptible]: must be "true" or "false", not \'no\'',
+            id="not to be stopped, in other words",
+        ),
+        pytest.param(
+            a_job(queued(), {PREEMPTIBLE_LABEL: "never"}),
+            PLAIN,
+            'metadata.annotations[multimirror.dev/preemptible]: must be "true" or "false", not \'never\'',
+            id="the same as an annotation",
+        ),
+        pytest.param(
             a_job({QUEUE_LABEL: "calm", PRIORITY_LABEL: "999999999"}),
             PLAIN,
             "the label multimirror.dev/priority is 999999999, and MirrorQueue 'calm' allows up to 10 (maxPriority)",
@@ -242,7 +263,8 @@ def test_only_queues_that_would_do_are_offered_and_not_too_many() -> None:
 
 
 def test_another_jobs_placement_is_forgotten() -> None:
-    noted = {CLUSTER_ANNOTATION: "east", ATTEMPT_ANNOTATION: "3", CLUSTERS_ANNOTATION: "east", "mine": "stays"}
+    noted = {CLUSTER_ANNOTATION: "east", ATTEMPT_ANNOTATION: "3", PREEMPTED_ANNOTATION: "Reclaim"}
+    noted |= {PREEMPTIONS_ANNOTATION: "0", CLUSTERS_ANNOTATION: "east", "mine": "stays"}
     job = a_job(queued(), noted)
     verdict = decide(job, PLAIN, QUEUES)
     assert isinstance(verdict, Patch)

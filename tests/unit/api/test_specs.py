@@ -2,6 +2,7 @@
 
 import contextlib
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -10,24 +11,36 @@ from hypothesis import strategies as st
 
 from multimirror.api import (
     CLUSTERS_ANNOTATION,
+    PREEMPTED_ANNOTATION,
+    PREEMPTED_BY_ANNOTATION,
+    PREEMPTIBLE_LABEL,
+    PREEMPTIONS_ANNOTATION,
     PRIORITY_LABEL,
     QUEUE_LABEL,
     CapacityMode,
+    CohortSpec,
     Fence,
+    Hold,
     LostAction,
     MirrorQueueSpec,
     OnWorkerLost,
     Placement,
+    Preempts,
     QueueingStrategy,
     QueueWorkers,
     Quota,
     SecretKey,
     SpecError,
+    Start,
     WorkerClusterSpec,
     allowed_clusters,
+    check_preemptible,
+    is_preemptible,
     priority_of,
     queue_of,
 )
+from multimirror.api.cohorts import cycle_above, upwards
+from multimirror.api.placement import preempted_by_of, preempted_of, preemptions_of
 
 SECRET = {"secret": {"name": "east"}}
 
@@ -74,6 +87,22 @@ def test_a_worker_cluster_that_says_everything() -> None:
 
 
 @pytest.mark.parametrize(
+    ("capacity", "mode"),
+    [
+        pytest.param(None, None, id="nothing: as good as the account allows"),
+        pytest.param({}, None, id="nothing in it"),
+        pytest.param({"mode": "Auto"}, CapacityMode.AUTO, id="as objects say that were made with the default"),
+        pytest.param({"mode": "Free"}, CapacityMode.FREE, id="what is free"),
+        pytest.param({"mode": "Declared", "resources": {"cpu": 1}}, CapacityMode.DECLARED, id="what is declared"),
+    ],
+)
+def test_how_a_worker_says_what_it_has(capacity: Any, mode: CapacityMode | None) -> None:
+    spec = WorkerClusterSpec.read(a_worker(capacity=capacity))
+    assert spec.capacity_mode is mode
+    assert (spec.capacity is not None) == (mode is CapacityMode.DECLARED)
+
+
+@pytest.mark.parametrize(
     ("spec", "field"),
     [
         pytest.param({"kubeconfig": {}}, "spec.kubeconfig", id="no kubeconfig"),
@@ -89,6 +118,9 @@ def test_a_worker_cluster_that_says_everything() -> None:
         pytest.param({"labels": {"a": 1}}, "spec.labels[a]", id="a number for a label"),
         pytest.param({"capacity": {"mode": "Declared"}}, "spec.capacity", id="declared without resources"),
         pytest.param({"capacity": {"resources": {"cpu": 1}}}, "spec.capacity", id="resources, but not declared"),
+        pytest.param(
+            {"capacity": {"mode": "Free", "resources": {"cpu": 1}}}, "spec.capacity", id="resources, and what is free"
+        ),
         pytest.param({"capacity": {"mode": "Guess"}}, "spec.capacity.mode", id="an unknown mode"),
         pytest.param(
             {"capacity": {"mode": "Declared", "resources": {"cpu": "lots"}}},
@@ -143,6 +175,13 @@ def test_a_queue_that_says_everything() -> None:
             onWorkerLost={"after": "1h30m", "action": "Wait"},
             retention="0s",
             fence={"timeout": "5m"},
+            cohort="research",
+            weight="0.5",
+            preempts=["Priority", "FairShare"],
+            minRuntime="10m",
+            headWait="1h",
+            start={"within": "10m", "attempts": 5},
+            hold="Drain",
         )
     )
     assert spec == MirrorQueueSpec(
@@ -154,6 +193,13 @@ def test_a_queue_that_says_everything() -> None:
         on_worker_lost=OnWorkerLost(5400, LostAction.WAIT),
         retention=0,
         fence=Fence(300, 30),
+        cohort="research",
+        weight=Fraction(1, 2),
+        preempts=frozenset({Preempts.PRIORITY, Preempts.FAIR_SHARE}),
+        min_runtime=600,
+        head_wait=3600,
+        start=Start(600, 5),
+        hold=Hold.DRAIN,
     )
     assert spec.admits({"team": "a"})
     assert not spec.admits({"team": "b"})
@@ -166,6 +212,161 @@ def test_a_queue_with_named_workers_has_no_others() -> None:
     workers = MirrorQueueSpec.read(a_queue(workers={"names": ["east"]})).workers
     assert workers.include("east", {})
     assert not workers.include("west", {})
+
+
+def test_a_queue_without_a_cohort_is_what_it_was_before_there_were_any() -> None:
+    spec = MirrorQueueSpec.read(a_queue(quota={"resources": {"cpu": 1}}))
+    assert (spec.cohort, spec.preempts, spec.hold, spec.start) == (None, frozenset(), Hold.NONE, None)
+    assert (float(spec.weight), spec.min_runtime, spec.head_wait) == (1, 0, 900)
+    assert (spec.quota.borrow, spec.quota.lend) == ({}, {})
+
+
+def test_a_queue_in_a_cohort_takes_its_own_back_unless_it_says_otherwise() -> None:
+    assert MirrorQueueSpec.read(a_queue(cohort="c")).preempts == {Preempts.RECLAIM}
+    assert MirrorQueueSpec.read(a_queue(cohort="c", preempts=[])).preempts == frozenset()
+    assert MirrorQueueSpec.read(a_queue(preempts=["Priority"])).preempts == {Preempts.PRIORITY}
+
+
+def test_what_a_queue_borrows_and_lends() -> None:
+    quota = {"resources": {"cpu": 8}, "borrow": {"cpu": 0, "nvidia.com/gpu": "4"}, "lend": {"cpu": 16}, "jobs": 0}
+    assert MirrorQueueSpec.read(a_queue(cohort="c", quota=quota)).quota == Quota(
+        jobs=0,
+        resources={"cpu": Decimal(8)},
+        borrow={"cpu": Decimal(0), "nvidia.com/gpu": Decimal(4)},
+        lend={"cpu": Decimal(16)},
+    )
+    MirrorQueueSpec.read(a_queue(quota={"borrow": {}, "lend": {}}))  # which says nothing
+
+
+@pytest.mark.parametrize(
+    ("weight", "read"), [(0, Fraction(0)), (2, Fraction(2)), ("0.5", Fraction(1, 2)), ("500m", Fraction(1, 2))]
+)
+def test_a_weight_is_a_number(weight: object, read: Fraction) -> None:
+    assert MirrorQueueSpec.read(a_queue(weight=weight)).weight == read
+    assert CohortSpec.read(a_cohort(weight=weight)).weight == read
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "remedy"),
+    [
+        pytest.param({"cohort": "a.b"}, "cohort", "such as research", id="a cohort that is no label"),
+        pytest.param({"cohort": "C"}, "cohort", "lower case", id="a large letter"),
+        pytest.param({"cohort": "c" * 64}, "cohort", "at most 63", id="too long a name"),
+        pytest.param({"cohort": ""}, "cohort", "not empty", id="no name"),
+        pytest.param({"cohort": 1}, "cohort", "must be a text", id="a number for a name"),
+        pytest.param({"weight": -1}, "weight", "at least 0", id="a negative weight"),
+        pytest.param({"weight": "heavy"}, "weight", 'such as 2 or "0.5"', id="a weight in words"),
+        pytest.param({"weight": True}, "weight", "a number", id="a truth for a weight"),
+        pytest.param({"quota": {"borrow": {"cpu": 1}}}, "quota.borrow", "needs spec.cohort", id="borrows from nobody"),
+        pytest.param(
+            {"quota": {"resources": {"cpu": 1}, "lend": {"cpu": 1}}},
+            "quota.lend",
+            "nobody to lend to",
+            id="nobody to lend to",
+        ),
+        pytest.param(
+            {"cohort": "c", "quota": {"lend": {"cpu": 1}}},
+            "quota.lend[cpu]",
+            "resources that quota.resources names",
+            id="lends what it does not have",
+        ),
+        pytest.param(
+            {"cohort": "c", "quota": {"borrow": {"cpu": "-1"}}}, "quota.borrow[cpu]", "negative", id="borrows less"
+        ),
+        pytest.param({"preempts": ["Reclaim"]}, "preempts", "Name a cohort", id="takes back from nobody"),
+        pytest.param({"preempts": ["Priority", "FairShare"]}, "preempts", "leave [Priority]", id="a share of nothing"),
+        pytest.param({"cohort": "c", "preempts": ["All"]}, "preempts[0]", "Reclaim, FairShare, Priority", id="for all"),
+        pytest.param({"preempts": ["Priority", "Priority"]}, "preempts", "twice", id="for the same thing twice"),
+        pytest.param({"preempts": "Priority"}, "preempts", "must be a list", id="a text for a list"),
+        pytest.param({"preempts": [["Priority"]]}, "preempts[0]", "must be one of", id="a list in a list"),
+        pytest.param({"minRuntime": "10"}, "minRuntime", "10", id="a time without a unit"),
+        pytest.param({"headWait": "-1m"}, "headWait", "whole hours", id="a negative time"),
+        pytest.param({"start": {}}, "start.within", "is required", id="starts whenever"),
+        pytest.param({"start": {"within": "9s"}}, "start.within", "at least 10s", id="starts too soon"),
+        pytest.param({"start": {"within": "1m", "attempts": 0}}, "start.attempts", "from 1 to 10", id="no attempt"),
+        pytest.param({"start": {"within": "1m", "attempts": 11}}, "start.attempts", "from 1 to 10", id="too many"),
+        pytest.param({"hold": "Stop"}, "hold", "None, Hold, Drain", id="an unknown hold"),
+        pytest.param({"hold": True}, "hold", "None, Hold, Drain", id="a truth for a hold"),
+    ],
+)
+def test_what_cannot_be_shared_is_refused_by_field_and_with_the_remedy(
+    spec: dict[str, Any], field: str, remedy: str
+) -> None:
+    with pytest.raises(SpecError) as refused:
+        MirrorQueueSpec.read(a_queue(**spec))
+    assert refused.value.field == f"spec.{field}"
+    assert remedy in refused.value.message
+
+
+def a_cohort(name: str = "research", **spec: Any) -> dict[str, Any]:
+    return {"kind": "Cohort", "metadata": {"name": name}, "spec": spec}
+
+
+def test_a_cohort_that_says_nothing_is_what_a_name_alone_is() -> None:
+    assert CohortSpec.read({"kind": "Cohort", "metadata": {"name": "c"}}) == CohortSpec()
+    assert CohortSpec() == CohortSpec(parent=None, weight=Fraction(1), quota=Quota(), half_life=None)
+
+
+def test_a_cohort_that_says_everything() -> None:
+    quota = {"resources": {"cpu": 50}, "borrow": {"cpu": 10}, "lend": {"memory": "1Gi"}}
+    assert CohortSpec.read(a_cohort(parent="company", weight=2, quota=quota, halfLife="24h")) == CohortSpec(
+        parent="company",
+        weight=Fraction(2),
+        quota=Quota(resources={"cpu": Decimal(50)}, borrow={"cpu": Decimal(10)}, lend={"memory": Decimal(2**30)}),
+        half_life=86400,
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "remedy"),
+    [
+        pytest.param({"parent": "a.b"}, "parent", "such as research", id="a parent that is no label"),
+        pytest.param({"parent": "research"}, "parent", "name another one", id="its own parent"),
+        pytest.param({"weight": "-1"}, "weight", "at least 0", id="a negative weight"),
+        pytest.param({"quota": {"borrow": {"cpu": 1}}}, "quota.borrow", "needs spec.parent", id="a root borrows"),
+        pytest.param({"quota": {"lend": {"cpu": 0}}}, "quota.lend", "nobody to lend to", id="a root lends"),
+        pytest.param({"quota": {"jobs": 3}}, "quota.jobs", "only a MirrorQueue", id="a number of Jobs"),
+        pytest.param({"halfLife": "0s"}, "halfLife", "at least 1s", id="no half-life"),
+    ],
+)
+def test_a_cohort_that_makes_no_sense_is_refused_by_field(spec: dict[str, Any], field: str, remedy: str) -> None:
+    with pytest.raises(SpecError) as refused:
+        CohortSpec.read(a_cohort(**spec))
+    assert refused.value.field == f"spec.{field}"
+    assert remedy in refused.value.message
+
+
+TREE = {"a": CohortSpec("b"), "b": CohortSpec("c"), "x": CohortSpec("y"), "y": CohortSpec("z"), "z": CohortSpec("y")}
+
+
+@pytest.mark.parametrize(
+    ("name", "above", "cycle"),
+    [
+        pytest.param("a", ("a", "b", "c"), (), id="up to a parent that is only a name"),
+        pytest.param("c", ("c",), (), id="a name alone"),
+        pytest.param("y", ("y", "z"), ("y", "z"), id="in a cycle"),
+        pytest.param("x", ("x", "y", "z"), ("y", "z"), id="below a cycle"),
+    ],
+)
+def test_the_way_up_a_tree_that_may_be_none(name: str, above: tuple[str, ...], cycle: tuple[str, ...]) -> None:
+    assert upwards(name, TREE) == above
+    assert cycle_above(name, TREE) == cycle
+
+
+NAMES = st.sampled_from("abcdef")
+
+
+@given(st.dictionaries(NAMES, st.none() | NAMES), NAMES)
+def test_every_way_up_ends_at_a_root_or_in_a_cycle(parents: dict[str, str | None], start: str) -> None:
+    tree = {name: CohortSpec(parent) for name, parent in parents.items() if parent != name}
+    above, cycle = upwards(start, tree), cycle_above(start, tree)
+    assert above[0] == start
+    assert len(set(above)) == len(above)
+    if cycle:
+        assert [tree[each].parent for each in cycle] == [*cycle[1:], cycle[0]]
+        assert above[-len(cycle) :] == cycle
+    else:
+        assert above[-1] not in tree or tree[above[-1]].parent is None
 
 
 @pytest.mark.parametrize(
@@ -225,6 +426,45 @@ def test_clusters_are_named_and_separated_by_commas(value: str) -> None:
         allowed_clusters(a_job(annotations={CLUSTERS_ANNOTATION: value}))
 
 
+@pytest.mark.parametrize(
+    ("labels", "annotations", "preemptible"),
+    [
+        pytest.param(None, None, True, id="who says nothing may be stopped"),
+        pytest.param({PREEMPTIBLE_LABEL: "false"}, None, False, id="a label"),
+        pytest.param(None, {PREEMPTIBLE_LABEL: "false"}, False, id="an annotation"),
+        pytest.param({PREEMPTIBLE_LABEL: "true"}, {PREEMPTIBLE_LABEL: "false"}, False, id="of two, false counts"),
+        pytest.param({PREEMPTIBLE_LABEL: "true"}, {}, True, id="true is what it is anyway"),
+    ],
+)
+def test_whether_a_job_may_be_stopped(labels: Any, annotations: Any, preemptible: bool) -> None:
+    job = a_job(labels, annotations)
+    check_preemptible(job)
+    assert is_preemptible(job) is preemptible
+
+
+@pytest.mark.parametrize("value", ["no", "", "False", "0"])
+@pytest.mark.parametrize("kind", ["labels", "annotations"])
+def test_whether_a_job_may_be_stopped_is_true_or_false(kind: str, value: str) -> None:
+    job = a_job(**{kind: {PREEMPTIBLE_LABEL: value}})
+    with pytest.raises(SpecError, match='must be "true" or "false"') as refused:
+        check_preemptible(job)
+    assert refused.value.field == f"metadata.{kind}[{PREEMPTIBLE_LABEL}]"
+    assert is_preemptible(job), "what cannot be read protects nobody"
+
+
+def test_why_a_job_is_taken_back_and_for_whom() -> None:
+    job = a_job(
+        annotations={PREEMPTED_ANNOTATION: "Reclaim", PREEMPTED_BY_ANNOTATION: "uid-1", PREEMPTIONS_ANNOTATION: "2"}
+    )
+    assert (preempted_of(job), preempted_by_of(job), preemptions_of(job)) == ("Reclaim", "uid-1", 2)
+    assert (preempted_of(a_job()), preempted_by_of(a_job()), preemptions_of(a_job())) == (None, None, 0)
+
+
+@pytest.mark.parametrize("value", ["", "-1", "many", "1.5", "\u0661", "1" * 20])
+def test_a_count_that_is_broken_counts_as_none(value: str) -> None:
+    assert preemptions_of(a_job(annotations={PREEMPTIONS_ANNOTATION: value})) == 0
+
+
 JSON = st.recursive(
     st.none()
     | st.booleans()
@@ -261,6 +501,8 @@ WORDS = st.sampled_from(
         ),
         *("values", "workers", "names", "selector", "placement", "quota", "jobs", "onWorkerLost", "after", "action"),
         *("retention", "fence", "lease", "grace", "cpu", "queueingStrategy"),
+        *("cohort", "parent", "borrow", "lend", "preempts", "minRuntime", "headWait", "start", "within", "attempts"),
+        *("hold", "halfLife"),
     ]
 )
 NEARLY = st.recursive(
@@ -271,7 +513,7 @@ NEARLY = st.recursive(
 @settings(max_examples=300)
 @given(NEARLY)
 def test_whatever_is_in_an_object_it_is_read_or_refused_in_words(spec: Any) -> None:
-    for read in (WorkerClusterSpec.read, MirrorQueueSpec.read):
+    for read in (WorkerClusterSpec.read, MirrorQueueSpec.read, CohortSpec.read):
         for given_spec in (spec, {**spec, "kubeconfig": SECRET} if isinstance(spec, dict) else spec):
             with contextlib.suppress(SpecError):
                 read({"metadata": {"name": "x"}, "spec": given_spec})

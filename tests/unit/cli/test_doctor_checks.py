@@ -118,6 +118,23 @@ def test_queues(workers: Json | None, clusters: dict[str, Json], level: str, tex
     assert (found.level, text in found.message) == (level, True), found
 
 
+def a_cohort(name: str, **spec: Any) -> Json:
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def test_cohorts_that_make_no_tree_are_faults() -> None:
+    tree = [a_cohort("a", parent="b"), a_cohort("b", parent="company")]
+    assert checks.check_cohorts(tree) == []
+    ring = [a_cohort("x", parent="y"), a_cohort("y", parent="x"), a_cohort("below", parent="x")]
+    found = checks.check_cohorts([*tree, *ring, a_cohort("broken", weight="heavy")])
+    assert [(each.level, each.subject) for each in found] == [
+        ("fault", "cohort broken"),
+        ("fault", "cohort x"),
+        ("fault", "cohort y"),
+    ]
+    assert "x in y in x" in found[1].message
+
+
 def a_job(*, minutes: int = 1, cluster: str | None = None, managed: bool = True, **more: Any) -> Json:
     created = (NOW - timedelta(minutes=minutes)).isoformat().replace("+00:00", "Z")
     metadata: Json = {

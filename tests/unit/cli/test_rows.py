@@ -23,3 +23,31 @@ def test_done_is_what_kubectl_shows_as_completions(spec: dict[str, Any], status:
     job = {"metadata": {"name": "train", "namespace": "team", "uid": "u"}, "spec": spec, "status": status}
     row = rows.job_row(job, rows.JobContext(), datetime.now(UTC), wide=False)
     assert dict(zip(rows.JOB_TITLES, row, strict=True))["DONE"] == done
+
+
+def test_a_cohort_shows_its_place_in_the_tree_and_what_is_wrong_with_it() -> None:
+    now = datetime.now(UTC)
+    ready = {"type": "Ready", "status": "True", "reason": "Ready", "message": "all is well"}
+    status = {"conditions": [ready], "queues": 3, "own": {"cpu": "8"}, "used": {"cpu": "9"}}
+    cohort: dict[str, Any] = {
+        "metadata": {"name": "research"},
+        "spec": {"parent": "company", "weight": 2},
+        "status": status,
+    }
+    wide = dict(zip(rows.COHORT_WIDE, rows.cohort_row(cohort, now, wide=True), strict=True))
+    assert wide == {
+        "NAME": "research",
+        "PARENT": "company",
+        "READY": True,
+        "QUEUES": 3,
+        "AGE": None,
+        "WEIGHT": 2,
+        "OWN": "cpu=8",
+        "USED": "cpu=9",
+        "BORROWED": None,
+        "LENT": None,
+        "WHY": "-",
+    }
+    ready |= {"status": "False", "message": "cohorts are in one another"}
+    assert rows.cohort_row(cohort, now, wide=False)[-1] == "cohorts are in one another"
+    assert rows.cohort_row({"metadata": {"name": "new"}}, now, wide=False)[-1] == "no dispatcher has looked at it yet"

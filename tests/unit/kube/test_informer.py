@@ -270,6 +270,82 @@ async def test_a_hostile_server_ends_no_cache(nonsense: Any) -> None:
             assert len(informer) == 1
 
 
+def without_the_kind(server: Server, code: int) -> None:
+    """It says no with this code, and does not list the kind among those that it has."""
+
+    async def script(seen: Seen, wire: Wire) -> None:
+        if seen.target == "/apis/example.dev/v1":
+            await wire.answer(200, {"kind": "APIResourceList", "resources": [{"name": "others"}]})
+        else:
+            await wire.answer(code, status(code, "no"))
+
+    for _ in range(8):
+        server.then(script)
+
+
+@pytest.mark.parametrize("code", [pytest.param(404, id="not found"), pytest.param(403, id="rights come first")])
+@virtual_time
+async def test_a_kind_that_a_server_need_not_have_is_empty_until_it_has_it(
+    capsys: pytest.CaptureFixture[str], code: int
+) -> None:
+    async with running() as server, Client(server.connection()) as client:
+        without_the_kind(server, code)
+        things = Things(server)
+        await things.put("a")
+        informer = Informer(client, THINGS, optional=True)
+        witness = Witness(informer)
+        async with informer:
+            await informer.synced()
+            assert len(informer) == 0
+            assert len(server.seen) == 2
+            await witness.until(("added", "a"))
+            assert witness.changes == [("added", "a", False)], "that is news"
+            await things.remove("a")
+            await witness.until(("added", "a"), ("deleted", "a"))
+    assert capsys.readouterr().out.count("does not have this kind") == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param((200, {"resources": [{"name": "things"}]}), id="it is there"),
+        pytest.param((500, {}), id="nobody can tell"),
+        pytest.param((200, {"resources": 1}), id="nonsense"),
+        pytest.param((200, b"<html>"), id="another page"),
+    ],
+)
+@virtual_time
+async def test_a_kind_that_is_there_and_may_not_be_read_is_waited_for(answer: tuple[int, Any]) -> None:
+    async with running() as server, Client(server.connection()) as client:
+
+        async def script(seen: Seen, wire: Wire) -> None:
+            if seen.target == "/apis/example.dev/v1":
+                await wire.answer(*answer)
+            else:
+                await wire.answer(403, status(403, "Forbidden", "you may not"))
+
+        server.then(script)
+        async with Informer(client, THINGS, optional=True) as informer:
+            await asyncio.sleep(60)
+            assert not informer.has_synced
+            assert str(informer.error) == "cluster worker-1: you may not"
+
+
+@virtual_time
+async def test_a_kind_that_went_away_takes_its_objects_along() -> None:
+    async with running() as server, Client(server.connection()) as client:
+        things = Things(server)
+        await things.put("a")
+        informer = Informer(client, THINGS, optional=True)
+        witness = Witness(informer)
+        async with informer:
+            await informer.synced()
+            server.scripts.clear()
+            without_the_kind(server, 404)
+            things.break_watches()
+            await witness.until(("added", "a"), ("deleted", "a"))
+
+
 @virtual_time
 async def test_a_trim_that_raises_is_told_and_does_not_end_the_cache(capsys: pytest.CaptureFixture[str]) -> None:
     async with running() as server, Client(server.connection()) as client:

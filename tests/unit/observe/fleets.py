@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, cast
 
-from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, MirrorQueueSpec, WorkerClusterSpec
+from multimirror.api import COHORTS, MIRROR_QUEUES, WORKER_CLUSTERS, CohortSpec, MirrorQueueSpec, WorkerClusterSpec
 from multimirror.batch import Json
 from multimirror.kube import Client, Resource
 from multimirror.kube.errors import ApiError, NotFound, Unreachable
@@ -31,10 +31,12 @@ class Fleet:
 
     clusters: list[Json] = field(default_factory=list)
     queues: list[Json] = field(default_factory=list)
+    cohort_objects: list[Json] = field(default_factory=list)
     states: dict[str, WorkerState] = field(default_factory=dict)
     tokens: dict[str, TokenState] = field(default_factory=dict)
     worker_specs: dict[str, WorkerClusterSpec] = field(default_factory=dict)
     queue_specs: dict[str, MirrorQueueSpec] = field(default_factory=dict)
+    cohort_specs: dict[str, CohortSpec] = field(default_factory=dict)
     on_workers: dict[str, Sum] = field(default_factory=dict)
     running: dict[str, Counter[str]] = field(default_factory=dict)
     finished: dict[str, Counter[str]] = field(default_factory=dict)
@@ -49,6 +51,9 @@ class Fleet:
 
     def mirror_queues(self) -> Iterable[Json]:
         return tuple(self.queues)
+
+    def cohorts(self) -> Iterable[Json]:
+        return tuple(self.cohort_objects)
 
     def worker_state(self, worker: str) -> WorkerState | None:
         return self.states.get(worker)
@@ -150,6 +155,7 @@ class Api:
     def watch(self) -> None:
         """The caches catch up."""
         self.fleet.clusters = [obj for (plural, _), obj in self._objects.items() if plural == WORKER_CLUSTERS.plural]
+        self.fleet.cohort_objects = [obj for (plural, _), obj in self._objects.items() if plural == COHORTS.plural]
         self.fleet.queues = [obj for (plural, _), obj in self._objects.items() if plural == MIRROR_QUEUES.plural]
 
     async def patch(self, resource: Resource, name: str, body: Json, *, subresource: str) -> Json:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from multimirror.api import RESERVED_ANNOTATION
+from multimirror.api import PREEMPTIBLE_LABEL, RESERVED_ANNOTATION
 from multimirror.kinds import JOB
 from multimirror.kinds.reserved import Reserved, reserved_by_assignment, reserved_for, reserved_of
 from multimirror.reconcile.actions import Action, CreateCopy, Grow, Reserve, SyncCopy, Unassign
@@ -172,6 +172,17 @@ def test_what_is_written_down_is_read_as_it_was() -> None:
     job["metadata"]["annotations"] = {RESERVED_ANNOTATION: str(reserved)}
     assert reserved_of(job) == reserved
     assert reserved.requests == {"cpu": 11_700_000_000, "pods": 3_000_000_000}
+
+
+def test_what_may_not_be_stopped_for_others_is_written_down_as_that() -> None:
+    job = a_job().job
+    job["metadata"].setdefault("labels", {})[PREEMPTIBLE_LABEL] = "false"
+    reserved = reserved_for(JOB, job)
+    job["metadata"]["annotations"] = {RESERVED_ANNOTATION: str(reserved)}
+    assert reserved_of(job) == reserved
+    assert not reserved.preemptible
+    assert not reserved.resized({"main": 7}).preemptible, "also when it has grown"
+    assert "preemptible" not in str(reserved_for(JOB, a_job().job)), "and nothing is written of all others"
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, MIRROR_QUEUES
-from multimirror.batch import is_complete
+from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, COHORTS, MIRROR_QUEUES, PREEMPTIBLE_LABEL
+from multimirror.batch import find_condition, is_complete
 from multimirror.dispatcher import Dispatcher
+from multimirror.kinds.reserved import reserved_of
 from multimirror.kube import Client, Connection
 from multimirror.kube.resources import JOBS
 from tests.unit.shell.bugs import (
@@ -223,6 +224,64 @@ def test_a_status_of_a_queue_makes_no_other_rules_of_it(world: World) -> None:
     world.hub.change(MIRROR_QUEUES, "a", "", lambda queue: queue.update(status={"pending": 7}))
     world.settle()
     assert specs["a"] is before
+
+
+def test_an_installation_that_is_older_than_cohorts_works_without(world: World) -> None:
+    def refuse(request: Request) -> Refused | None:
+        kinds = request.path == "/apis/multimirror.dev/v1alpha1"
+        return Refused(404, "NotFound") if kinds or request.path.startswith(COHORTS.path()) else None
+
+    world.hub.refuse = refuse
+    world.run(world.restart())
+    name = world.submit("a")
+    world.settle()
+    assert cluster_of(world, name) is not None
+    assert world.dispatcher is not None
+    assert world.dispatcher._cache.cohort_specs == {}
+    world.hub.refuse = lambda _: None
+    world.hub.put(COHORTS, {"metadata": {"name": "c", "generation": 1}, "spec": {"parent": "company"}})
+    world.settle(60)
+    assert world.dispatcher._cache.cohort_specs["c"].parent == "company", "it is there now"
+
+
+def test_a_cohort_is_told_what_is_wrong_with_it_and_that_it_was_put_right(world: World) -> None:
+    def ready(name: str) -> tuple[str, str]:
+        found = find_condition((world.hub.get(COHORTS, name) or {})["status"]["conditions"], "Ready") or {}
+        return found["status"], found["reason"]
+
+    for name, spec in {"x": {"parent": "y"}, "y": {"parent": "x"}, "broken": {"weight": "heavy"}}.items():
+        world.hub.put(COHORTS, {"metadata": {"name": name, "generation": 1}, "spec": spec})
+    world.hub.change(MIRROR_QUEUES, "a", "", lambda queue: queue["spec"].update(cohort="x"))
+    world.settle(60)
+    assert [ready(each) for each in ("x", "y", "broken")] == [
+        ("False", "Cycle"),
+        ("False", "Cycle"),
+        ("False", "InvalidSpec"),
+    ]
+    world.hub.change(COHORTS, "y", "", lambda cohort: cohort["spec"].pop("parent"))
+    world.hub.change(COHORTS, "broken", "", lambda cohort: cohort["spec"].update(weight=2))
+    world.settle(60)
+    assert [ready(each) for each in ("x", "y", "broken")] == [("True", "Ready")] * 3
+    assert [(world.hub.get(COHORTS, each) or {})["status"]["queues"] for each in ("x", "y", "broken")] == [1, 1, 0]
+
+
+def test_whether_a_job_may_be_stopped_is_what_it_said_when_it_was_placed(world: World) -> None:
+    def says(value: str) -> Callable[[Json], None]:
+        return lambda job: job["metadata"]["labels"].update({PREEMPTIBLE_LABEL: value})
+
+    world.set_nodes("w1", 2)
+    before, later, broken = world.submit("a"), world.submit("a"), world.submit("a")
+    world.hub.change(JOBS, before, "t1", says("false"))
+    world.hub.change(JOBS, broken, "t1", says("never"))
+    world.settle()
+    world.hub.change(JOBS, later, "t1", says("false"))
+    world.settle()
+    reserved = {name: reserved_of(job_of(world, name)) for name in (before, later)}
+    assert {name: each is not None and each.preemptible for name, each in reserved.items()} == {
+        before: False,
+        later: True,
+    }
+    assert cluster_of(world, broken) is None, "it waits until it is put right"
 
 
 def test_a_standby_keeps_nothing_of_what_came_and_went(world: World) -> None:
