@@ -6,10 +6,7 @@ without an object. Cohorts that are each other's parents make no tree; their que
 right, and the condition Ready of each of them says so (reason Cycle).
 """
 
-<<<<<<< HEAD
-=======
 from collections.abc import Mapping
->>>>>>> api
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, Self
@@ -50,8 +47,6 @@ class CohortSpec:
         )
 
 
-<<<<<<< HEAD
-=======
 def cycle_above(name: str, cohorts: Mapping[str, CohortSpec]) -> tuple[str, ...]:
     """The cohorts that are each other's parents, where the way up from this one leads into such; () where it ends."""
     way = upwards(name, cohorts)
@@ -71,7 +66,6 @@ def upwards(name: str, cohorts: Mapping[str, CohortSpec]) -> tuple[str, ...]:
     return tuple(way)
 
 
->>>>>>> api
 def spec_schema() -> Schema:
     """The schema of spec."""
     short = rule(f"duration(self) >= duration('{SHORTEST_HALF_LIFE}s')", f"must be at least {SHORTEST_HALF_LIFE}s")

@@ -87,15 +87,9 @@ class Fields:
     def choices(self, key: str, kind: type[_Choice]) -> frozenset[_Choice]:
         """A list of words, none of them twice."""
 
-<<<<<<< HEAD
-        def one(value: object, path: str) -> _Choice:
-            try:
-                return kind(value)  # type: ignore[arg-type]
-=======
         def one(value: Any, path: str) -> _Choice:
             try:
                 return kind(value)
->>>>>>> api
             except ValueError:
                 raise SpecError(path, f"must be one of {', '.join(kind)}, not {_shown(value)}") from None
 
