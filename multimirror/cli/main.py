@@ -6,6 +6,7 @@ Every command returns an exit code (see errors.Exit); whatever goes wrong is one
 """
 
 import importlib
+import keyword
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -32,6 +33,7 @@ COMMANDS: Final = {
     "The controller": {
         "install": "Install the controller, or bring it up to date.",
         "uninstall": "Remove the controller; no Job is left stuck.",
+        "import": "Kueue's queues, as ours.",
         "run": "Run the dispatcher.",
         "admission": "Serve the admission webhook.",
         "doctor": "Find what is wrong, and say what to do about it.",
@@ -56,8 +58,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in (*_OURS, *_HIDDEN):
             return extensions.find(cmd_name)
-        module = f"multimirror.cli.commands.{cmd_name.replace('-', '_')}"
-        command: click.Command = importlib.import_module(module).command
+        module = cmd_name.replace("-", "_") + ("_" if keyword.iskeyword(cmd_name) else "")
+        command: click.Command = importlib.import_module(f"multimirror.cli.commands.{module}").command
         command.name = cmd_name
         return command
 

@@ -6,6 +6,7 @@ counted: no anchors, aliases, tags or merge keys, bounded depth, a bounded numbe
 mappings, lists, texts, true, false and null: every other scalar stays the text that it is.
 """
 
+from collections.abc import Iterator
 from typing import Any, ClassVar, Final
 
 import yaml
@@ -26,7 +27,11 @@ class _PlainLoader(_Loader):  # type: ignore[misc]
 
 
 class NotPlain(ValueError):  # noqa: N818 - reads better where it is caught
-    """It has what costs more than it shows. The text says what."""
+    """It has what costs more than it shows. The text says what; `line` is where, from 1."""
+
+    def __init__(self, message: str, event: yaml.Event) -> None:
+        super().__init__(message)
+        self.line = event.start_mark.line + 1 if event.start_mark is not None else 1
 
 
 def load_plain(text: bytes | str) -> object:
@@ -35,25 +40,31 @@ def load_plain(text: bytes | str) -> object:
     return yaml.load(text, Loader=_PlainLoader)  # noqa: S506 - it is a safe loader
 
 
+def load_plain_documents(text: bytes | str, most_events: int) -> Iterator[object]:
+    """The documents of a file that may be long, one after the other. Raises as load_plain does."""
+    _check(text, most_events)
+    yield from yaml.load_all(text, Loader=_PlainLoader)
+
+
 def load_own(text: bytes | str) -> object:
     """A person's own file: everything that YAML knows, and quickly. Raises yaml.YAMLError."""
     return yaml.load(text, Loader=_Loader)  # noqa: S506 - it is a safe loader
 
 
-def _check(text: bytes | str) -> None:
+def _check(text: bytes | str, most_events: int = _MOST_EVENTS) -> None:
     depth = 0
     for number, event in enumerate(yaml.parse(text, Loader=_Loader)):
-        if number > _MOST_EVENTS:
-            raise NotPlain(f"has more than {_MOST_EVENTS} values")
+        if number > most_events:
+            raise NotPlain(f"has more than {most_events} values", event)
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise NotPlain("has anchors or aliases (&, *); write out what they stand for")
+            raise NotPlain("has anchors or aliases (&, *); write out what they stand for", event)
         if getattr(event, "tag", None) is not None:
-            raise NotPlain("has tags (!); leave them out")
+            raise NotPlain("has tags (!); leave them out", event)
         if isinstance(event, yaml.ScalarEvent) and event.value == "<<":
-            raise NotPlain("has merge keys (<<); write out what they stand for")
+            raise NotPlain("has merge keys (<<); write out what they stand for", event)
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth > _DEEPEST:
-                raise NotPlain(f"is nested deeper than {_DEEPEST}")
+                raise NotPlain(f"is nested deeper than {_DEEPEST}", event)
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1

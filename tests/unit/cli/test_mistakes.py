@@ -19,6 +19,7 @@ CALLS = {
     "logs": ["logs", "job/x"],
     "events": ["events", "job/x"],
     "doctor": ["doctor"],
+    "import": ["import", "kueue"],
 }
 each_command = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
 
@@ -58,7 +59,8 @@ def test_an_unknown_flag(call: list[str], capsys: pytest.CaptureFixture[str]) ->
     assert main([*call, "--nonsense"]) == 2
     lines = told(capsys)
     assert "--nonsense" in lines[0]
-    assert lines[1].strip() == f"See `multimirror {call[0]} --help`."
+    command = " ".join(call) if call[0] == "import" else call[0]
+    assert lines[1].strip() == f"See `multimirror {command} --help`."
 
 
 @each_command
