@@ -41,6 +41,14 @@ class LostAction(StrEnum):
     FAIL = "Fail"
 
 
+class Hold(StrEnum):
+    """Whether a queue places its Jobs, and keeps those that run."""
+
+    NONE = "None"
+    HOLD = "Hold"
+    DRAIN = "Drain"
+
+
 @dataclass(frozen=True, slots=True)
 class QueueWorkers:
     """The clusters of a queue: those named, in this order, and those selected."""
@@ -96,6 +104,7 @@ class MirrorQueueSpec:
     retention: float = 600.0
     """How many seconds a finished copy, its pods and their logs stay on the worker cluster."""
     fence: Fence | None = None
+    hold: Hold = Hold.NONE
 
     @classmethod
     def read(cls, obj: Json) -> Self:
@@ -115,6 +124,7 @@ class MirrorQueueSpec:
             ),
             retention=spec.seconds("retention", DEFAULT_RETENTION),
             fence=_fence(spec.part("fence")) if "fence" in spec else None,
+            hold=spec.choice("hold", Hold.NONE),
         )
 
     def admits(self, namespace_labels: Mapping[str, str] | None) -> bool:
@@ -187,6 +197,11 @@ def spec_schema() -> Schema:
                 default=DEFAULT_RETENTION,
             ),
             "fence": _fence_schema(),
+            "hold": schema.choice(
+                "Hold: nothing is placed, what runs goes on. Drain: what runs is stopped, too, and waits in its place "
+                "until the queue is released.",
+                Hold.NONE,
+            ),
         },
     )
 

@@ -38,6 +38,16 @@ RESERVED_ANNOTATION: Final = f"{GROUP}/reserved"
 """On the original, by us: what is counted for it (JSON): its pod sets, as they were when it was admitted."""
 COPY_UID_ANNOTATION: Final = f"{GROUP}/copy-uid"
 """On the original, by us: the uid of the current attempt's copy, as its worker answered when we made it."""
+PREEMPTED_ANNOTATION: Final = f"{GROUP}/preempted"
+"""On the original, by us: why it is being taken back: Reclaim, Priority, FairShare, Drain or NotStarted."""
+PREEMPTED_BY_ANNOTATION: Final = f"{GROUP}/preempted-by"
+"""On the original, by us: the uid of the object that it makes room for (Reclaim, Priority and FairShare only)."""
+PREEMPTED_AT_ANNOTATION: Final = f"{GROUP}/preempted-at"
+"""On the original, by us: since when it is being taken back, by our own clock."""
+PREEMPTIONS_ANNOTATION: Final = f"{GROUP}/preemptions"
+"""On the original, by us: how often it was stopped by Reclaim or FairShare. It stays."""
+RESUMED_ANNOTATION: Final = f"{GROUP}/resumed"
+"""On the original, by us: its user resumed it while it is being taken back: a suspension since then is the user's."""
 WAITS_FOR_ANNOTATION: Final = f"{GROUP}/waits-for"
 """On an event about a Job that waits, by us: the reason in a word, for a dispatcher that is started again."""
 PLACEMENT_ANNOTATIONS: Final = (
@@ -48,8 +58,13 @@ PLACEMENT_ANNOTATIONS: Final = (
     ADMITTED_QUEUE_ANNOTATION,
     RESERVED_ANNOTATION,
     COPY_UID_ANNOTATION,
+    PREEMPTED_ANNOTATION,
+    PREEMPTED_BY_ANNOTATION,
+    PREEMPTED_AT_ANNOTATION,
+    PREEMPTIONS_ANNOTATION,
+    RESUMED_ANNOTATION,
 )
-"""The annotations that say where a Job is. Nobody else may write them (multimirror.admission.placement)."""
+"""The annotations that say where a Job is, or that it has to go. Nobody else writes them (admission/placement.py)."""
 
 ORIGIN_LABEL: Final = f"{OUR_DOMAIN}origin"
 """On a copy, by us: which management cluster it comes from (the uid of its kube-system namespace)."""
