@@ -124,10 +124,18 @@ CASES = [
     ),
     case(
         a_victim(ago=4000),
-        a_copy("w1").stopping(None, ago=3664),
-        "Unassign",
+        a_copy("w1").stopping(None, ago=3610),
+        "Requeue",
+        "Requeue",
         contacts={"w1": Contact(connected=True, clock_ahead=-3600)},
-        id="and as far as the worker's is known to be",
+        id="and as far as it is known to be",
+    ),
+    case(
+        a_victim(ago=40),
+        a_copy("w1").stopping(None, ago=-3564),
+        "Unassign",
+        contacts={"w1": Contact(connected=True, clock_ahead=3600)},
+        id="or if it is known to be ahead",
     ),
     # --- the end
     case(a_victim(), a_copy("w1").finished(), "PatchStatus", shown=False, id="one that ends meanwhile has ended"),
