@@ -69,7 +69,7 @@ EVENTS: Final = {
         "None. To keep it from being placed again, set the annotation multimirror.dev/hold to true.",
     ),
     "NotStopped": Reason(
-        "The Job is to be stopped on its worker, and its pods stay for longer than they may. If the worker has noticed, "
+        "The Job is to be stopped on its worker, and its pods stay longer than they may. If the worker has noticed, "
         "the copy is deleted there; no pod is forced to end. If it has not, it is waited for.",
         "Look at the pods there: what keeps them? Where the worker has not noticed: does its Job controller run?",
     ),
