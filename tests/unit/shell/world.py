@@ -200,6 +200,11 @@ class World:
     def start_copy(self, worker: str, copy: Json) -> None:
         self._set_status(worker, copy, {"startTime": self.now(), "active": 1, "ready": 1, "terminating": 0})
 
+    def stop_copy(self, worker: str, copy: Json) -> None:
+        """Its suspension is noticed, and no pod of it is left."""
+        suspended = {"type": "Suspended", "status": "True", "lastTransitionTime": self.now()}
+        self._set_status(worker, copy, {"conditions": [suspended], "active": 0, "ready": 0, "terminating": 0})
+
     def end_copy(self, worker: str, copy: Json) -> None:
         condition = {"status": "True", "lastProbeTime": self.now(), "lastTransitionTime": self.now()}
         conditions = [{"type": kind, **condition} for kind in ("SuccessCriteriaMet", "Complete")]
