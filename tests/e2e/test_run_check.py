@@ -1,6 +1,7 @@
 """`multimirror run --check`, and `kubectl multimirror`, which is the same command found by kubectl."""
 
 import asyncio
+import contextlib
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from clusters.fleet import Cluster
 from clusters.local import BinariesMissingError, find_kubectl
 from multimirror.api import crds
 from multimirror.kube import Client, Connection
+from multimirror.kube.errors import AlreadyExists
 from multimirror.kube.resources import CRDS, NAMESPACES
 
 pytestmark = pytest.mark.cluster_kind("embedded")
@@ -35,11 +37,12 @@ def check(kubeconfig: Path, *flags: str) -> "subprocess.CompletedProcess[str]":
     return run([sys.executable, "-m", "multimirror.cli", "run", "--check", "--kubeconfig", str(kubeconfig), *flags])
 
 
-async def install(kubeconfig: dict[str, Any]) -> None:
+async def install(kubeconfig: dict[str, Any], *, without: str = "") -> None:
+    wanted = [(CRDS, each) for each in crds() if each["spec"]["names"]["kind"] != without]
     async with Client(Connection.from_kubeconfig(kubeconfig)) as client:
-        await client.create(NAMESPACES, {"metadata": {"name": "multimirror-system"}})
-        for definition in crds():
-            await client.create(CRDS, definition)
+        for resource, obj in [(NAMESPACES, {"metadata": {"name": "multimirror-system"}}), *wanted]:
+            with contextlib.suppress(AlreadyExists):
+                await client.create(resource, obj)
 
 
 def test_a_check_says_what_is_missing_and_how_to_get_it_then_that_all_is_well(
@@ -51,11 +54,14 @@ def test_a_check_says_what_is_missing_and_how_to_get_it_then_that_all_is_well(
     missing = check(kubeconfig, "--log-level", "debug")
     assert missing.returncode == 1
     assert "error: the kind workerclusters.multimirror.dev is not there\n  Install it:" in missing.stderr
-    assert (
-        "warning: the kind cohorts.multimirror.dev is not there: queues can share, but not in trees" in missing.stderr
-    )
+    assert "warning: the kind cohorts.multimirror.dev is not there: queues can share, but" in missing.stderr
     assert "error: there is no namespace multimirror-system\n  `multimirror install` makes it" in missing.stderr
     assert "log-level: debug  # flag" in missing.stdout.splitlines(), "the configuration is printed all the same"
+
+    asyncio.run(install(embedded_cluster.kubeconfig, without="Cohort"))
+    older = check(kubeconfig)
+    assert older.returncode == 0, "an older installation will do"
+    assert "warning: the kind cohorts.multimirror.dev is not there" in older.stderr
 
     asyncio.run(install(embedded_cluster.kubeconfig))
     well = check(kubeconfig, "-o", "json")

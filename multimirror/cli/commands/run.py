@@ -157,7 +157,9 @@ def _check(ctx: click.Context, options: RunOptions, output: str) -> int:
         for finding in findings:
             if finding.level is Level.OK:
                 echo(f"ok: {finding.message}", err=True)
-        failed = [CommandError(each.message, each.remedy) for each in findings if each.level is not Level.OK]
+            elif finding.level is Level.WARNING:
+                echo(f"warning: {finding.message}\n  {finding.remedy}", err=True)
+        failed = [CommandError(each.message, each.remedy) for each in findings if each.level is Level.FAULT]
         for error in failed:
             error.show()
         return Exit.NOT_SO if failed else Exit.OK

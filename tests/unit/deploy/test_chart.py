@@ -339,7 +339,7 @@ def test_where_jobs_are_is_left_to_the_dispatcher_however_they_are_admitted(admi
 
 def test_the_definitions_survive_the_release() -> None:
     crds = [obj for obj in rendered() if obj["kind"] == "CustomResourceDefinition"]
-    assert len(crds) == 2
+    assert len(crds) == 3
     assert all(crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for crd in crds)
     assert not [obj for obj in rendered("crds.install=false") if obj["kind"] == "CustomResourceDefinition"]
 
