@@ -1,16 +1,20 @@
-"""Our own API: the kinds WorkerCluster and MirrorQueue, and the labels and annotations of Jobs and namespaces."""
+"""Our own API: the kinds WorkerCluster, MirrorQueue and Cohort, and labels and annotations of Jobs and namespaces."""
 
+from multimirror.api.cohorts import CohortSpec
 from multimirror.api.crds import crds
-from multimirror.api.jobs import allowed_clusters, priority_of, queue_of
+from multimirror.api.jobs import allowed_clusters, check_preemptible, is_preemptible, priority_of, queue_of
+from multimirror.api.mirror_queue_status import BORROWING, INFINITE, OVERUSED
 from multimirror.api.mirror_queues import (
     Fence,
+    Hold,
     LostAction,
     MirrorQueueSpec,
     OnWorkerLost,
     Placement,
+    Preempts,
     QueueingStrategy,
     QueueWorkers,
-    Quota,
+    Start,
 )
 from multimirror.api.names import (
     ADMITTED_QUEUE_ANNOTATION,
@@ -28,6 +32,10 @@ from multimirror.api.names import (
     ORIGIN_LABEL,
     ORIGIN_UID_LABEL,
     PLACEMENT_ANNOTATIONS,
+    PREEMPTED_ANNOTATION,
+    PREEMPTED_BY_ANNOTATION,
+    PREEMPTIBLE_LABEL,
+    PREEMPTIONS_ANNOTATION,
     PRIORITY_LABEL,
     QUEUE_LABEL,
     RESERVED_ANNOTATION,
@@ -35,14 +43,16 @@ from multimirror.api.names import (
     VERSION,
     WAITS_FOR_ANNOTATION,
 )
+from multimirror.api.quotas import Quota
 from multimirror.api.reading import SpecError
-from multimirror.api.resources import MIRROR_QUEUES, WORKER_CLUSTERS
+from multimirror.api.resources import COHORTS, MIRROR_QUEUES, WORKER_CLUSTERS
 from multimirror.api.worker_clusters import (
     CONNECTED,
     MISBEHAVING,
     READY,
     RENEWED,
     WORKER_SYSTEM_NAMESPACE,
+    CapacityMode,
     SecretKey,
     WorkerClusterSpec,
     is_protected,
@@ -52,21 +62,29 @@ __all__ = [
     "ADMITTED_QUEUE_ANNOTATION",
     "ATTEMPT_ANNOTATION",
     "ATTEMPT_LABEL",
+    "BORROWING",
     "CLUSTERS_ANNOTATION",
     "CLUSTER_ANNOTATION",
     "CLUSTER_NAMESPACE_ANNOTATION",
+    "COHORTS",
     "CONNECTED",
     "COPY_UID_ANNOTATION",
     "DEFAULT_QUEUE_LABEL",
     "FENCE_ANNOTATION",
     "GROUP",
     "HOLD_ANNOTATION",
+    "INFINITE",
     "MANAGED_BY",
     "MIRROR_QUEUES",
     "MISBEHAVING",
     "ORIGIN_LABEL",
     "ORIGIN_UID_LABEL",
+    "OVERUSED",
     "PLACEMENT_ANNOTATIONS",
+    "PREEMPTED_ANNOTATION",
+    "PREEMPTED_BY_ANNOTATION",
+    "PREEMPTIBLE_LABEL",
+    "PREEMPTIONS_ANNOTATION",
     "PRIORITY_LABEL",
     "QUEUE_LABEL",
     "READY",
@@ -77,19 +95,26 @@ __all__ = [
     "WAITS_FOR_ANNOTATION",
     "WORKER_CLUSTERS",
     "WORKER_SYSTEM_NAMESPACE",
+    "CapacityMode",
+    "CohortSpec",
     "Fence",
+    "Hold",
     "LostAction",
     "MirrorQueueSpec",
     "OnWorkerLost",
     "Placement",
+    "Preempts",
     "QueueWorkers",
     "QueueingStrategy",
     "Quota",
     "SecretKey",
     "SpecError",
+    "Start",
     "WorkerClusterSpec",
     "allowed_clusters",
+    "check_preemptible",
     "crds",
+    "is_preemptible",
     "is_protected",
     "priority_of",
     "queue_of",

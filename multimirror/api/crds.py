@@ -5,9 +5,9 @@ from typing import Final
 
 import yaml
 
-from multimirror.api import mirror_queues, schema, worker_clusters
+from multimirror.api import cohorts, mirror_queue_status, mirror_queues, schema, worker_clusters
 from multimirror.api.names import DEFAULT_QUEUE_LABEL, QUEUE_LABEL, VERSION
-from multimirror.api.resources import MIRROR_QUEUES, WORKER_CLUSTERS
+from multimirror.api.resources import COHORTS, MIRROR_QUEUES, WORKER_CLUSTERS
 from multimirror.api.schema import Schema, rule
 from multimirror.batch import Json
 from multimirror.kube.resource import Resource
@@ -18,7 +18,7 @@ _SHORT_NAME: Final = rule("size(self.metadata.name) <= 63", "the name must not b
 
 
 def crds() -> list[Json]:
-    """The manifests of our two kinds."""
+    """The manifests of our kinds."""
     cluster = schema.struct(
         "WorkerCluster is a cluster that Jobs can be sent to.",
         _properties(worker_clusters.spec_schema(), worker_clusters.status_schema()),
@@ -27,11 +27,17 @@ def crds() -> list[Json]:
     queue = schema.struct(
         "MirrorQueue is where Jobs wait for a place on a worker cluster. A Job names its queue in the label "
         f"{QUEUE_LABEL}, or its namespace does in {DEFAULT_QUEUE_LABEL}.",
-        _properties({**mirror_queues.spec_schema(), "default": {}}, mirror_queues.status_schema()),
+        _properties({**mirror_queues.spec_schema(), "default": {}}, mirror_queue_status.status_schema()),
+    )
+    cohort = schema.struct(
+        "Cohort is a group of MirrorQueues, or of such groups, that share what they do not use. MirrorQueues name it "
+        "in spec.cohort; an object is only needed for a parent, a weight, a pool or limits.",
+        _properties({**cohorts.spec_schema(), "default": {}}, cohorts.status_schema()),
     )
     return [
         _definition(WORKER_CLUSTERS, "wc", cluster, worker_clusters.printer_columns()),
-        _definition(MIRROR_QUEUES, "mq", queue, mirror_queues.printer_columns()),
+        _definition(MIRROR_QUEUES, "mq", queue, mirror_queue_status.printer_columns()),
+        _definition(COHORTS, "mqc", cohort, cohorts.printer_columns(), *cohorts.object_rules()),
     ]
 
 
@@ -57,14 +63,14 @@ def _properties(spec: Schema, status: Schema) -> dict[str, Schema]:
     }
 
 
-def _definition(resource: Resource, short_name: str, body: Schema, columns: list[Json]) -> Json:
+def _definition(resource: Resource, short_name: str, body: Schema, columns: list[Json], *rules: Schema) -> Json:
     version = {
         "name": VERSION,
         "served": True,
         "storage": True,
         "subresources": {"status": {}},
         "additionalPrinterColumns": columns,
-        "schema": {"openAPIV3Schema": schema.ruled(body, _SHORT_NAME)},
+        "schema": {"openAPIV3Schema": schema.ruled(body, _SHORT_NAME, *rules)},
     }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from multimirror.api.names import CLUSTERS_ANNOTATION, PRIORITY_LABEL, QUEUE_LABEL
+from multimirror.api.names import CLUSTERS_ANNOTATION, PREEMPTIBLE_LABEL, PRIORITY_LABEL, QUEUE_LABEL
 from multimirror.api.reading import SpecError
 from multimirror.batch import Json
 from multimirror.batch.names import dns_subdomain
@@ -38,6 +38,24 @@ def allowed_clusters(job: Json) -> frozenset[str] | None:
             message = f"must be names of worker clusters separated by commas; {name!r} is none"
             raise SpecError(_field("annotations", CLUSTERS_ANNOTATION), message)
     return frozenset(names)
+
+
+def is_preemptible(job: Json) -> bool:
+    """Whether the Job may be stopped for others: unless its label or its annotation says false."""
+    return "false" not in _preemptible(job).values()
+
+
+def check_preemptible(job: Json) -> None:
+    """Raises SpecError where the Job's label or annotation says neither true nor false."""
+    for kind, value in _preemptible(job).items():
+        if value not in ("true", "false"):
+            raise SpecError(_field(kind, PREEMPTIBLE_LABEL), f'must be "true" or "false", not {value!r}')
+
+
+def _preemptible(job: Json) -> dict[str, str]:
+    """By where it is said: labels or annotations."""
+    said = {kind: (job["metadata"].get(kind) or {}).get(PREEMPTIBLE_LABEL) for kind in ("labels", "annotations")}
+    return {kind: value for kind, value in said.items() if value is not None}
 
 
 def _field(kind: str, key: str) -> str:

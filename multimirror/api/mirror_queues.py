@@ -1,12 +1,18 @@
-"""MirrorQueue: who may send Jobs, to which clusters, how many at a time, and what happens when a cluster is lost."""
+"""MirrorQueue: who may send Jobs, to which clusters, how many at a time, with whom it shares, and what happens when a
+cluster is lost.
+
+Here is what its users say (spec); what they are told (status) is in mirror_queue_status. A queue without a cohort
+shares with nobody: its quota is a limit, and its Jobs are stopped only by Jobs of its own (`preempts: [Priority]`).
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from enum import StrEnum
+from fractions import Fraction
 from typing import Final, Self
 
 from multimirror.api import schema
+from multimirror.api.quotas import Quota, queue_quota_schema, read_queue_quota, sharing_rules
 from multimirror.api.reading import Fields, SpecError, read_spec
 from multimirror.api.schema import Schema, rule
 from multimirror.batch import Json, selector_matches
@@ -14,7 +20,13 @@ from multimirror.batch import Json, selector_matches
 DEFAULT_LOST_AFTER: Final = "5m"
 DEFAULT_RETENTION: Final = "10m"
 DEFAULT_GRACE: Final = "30s"
+DEFAULT_WEIGHT: Final = 1
+DEFAULT_MIN_RUNTIME: Final = "0s"
+DEFAULT_HEAD_WAIT: Final = "15m"
+DEFAULT_ATTEMPTS: Final = 3
 SHORTEST_FENCE: Final = 10
+SHORTEST_START: Final = 10
+MOST_ATTEMPTS: Final = 10
 
 
 class Placement(StrEnum):
@@ -41,6 +53,22 @@ class LostAction(StrEnum):
     FAIL = "Fail"
 
 
+class Preempts(StrEnum):
+    """For what the Jobs of a queue may stop others."""
+
+    RECLAIM = "Reclaim"
+    FAIR_SHARE = "FairShare"
+    PRIORITY = "Priority"
+
+
+class Hold(StrEnum):
+    """Whether a queue places Jobs, and what becomes of those that run when it does not."""
+
+    NONE = "None"
+    HOLD = "Hold"
+    DRAIN = "Drain"
+
+
 @dataclass(frozen=True, slots=True)
 class QueueWorkers:
     """The clusters of a queue: those named, in this order, and those selected."""
@@ -55,14 +83,6 @@ class QueueWorkers:
     def rank(self, name: str) -> tuple[int, str]:
         """Sorts clusters for `Ordered`: named ones as listed, then the others by name."""
         return (self.names.index(name) if name in self.names else len(self.names), name)
-
-
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """The most that Jobs of a queue may have running at a time. None, or a resource not named: no limit."""
-
-    jobs: int | None = None
-    resources: Mapping[str, Decimal] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +102,14 @@ class Fence:
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """Pods that are not ready `within` seconds: the Job is taken back and tried elsewhere, `attempts` times in all."""
+
+    within: float
+    attempts: int = DEFAULT_ATTEMPTS
+
+
+@dataclass(frozen=True, slots=True)
 class MirrorQueueSpec:
     """What a MirrorQueue asks for."""
 
@@ -96,12 +124,23 @@ class MirrorQueueSpec:
     retention: float = 600.0
     """How many seconds a finished copy, its pods and their logs stay on the worker cluster."""
     fence: Fence | None = None
+    cohort: str | None = None
+    """With whose queues it shares what it does not use; None: with nobody."""
+    weight: Fraction = Fraction(DEFAULT_WEIGHT)
+    """Its part of what the others of its cohort leave over; 0: only what nobody else wants."""
+    preempts: frozenset[Preempts] = frozenset()
+    min_runtime: float = 0.0
+    """For so many seconds its Jobs are not stopped for others."""
+    head_wait: float = 900.0
+    """After so many seconds the first Job keeps what becomes free."""
+    start: Start | None = None
+    hold: Hold = Hold.NONE
 
     @classmethod
     def read(cls, obj: Json) -> Self:
         """The spec of a MirrorQueue. Raises SpecError."""
         spec = read_spec(obj, "MirrorQueue")
-        quota, lost = spec.part("quota"), spec.part("onWorkerLost")
+        cohort, lost = spec.label_name("cohort"), spec.part("onWorkerLost")
         selector = spec.selector("namespaceSelector")
         return cls(
             namespace_selector={} if selector is None else selector,
@@ -109,12 +148,19 @@ class MirrorQueueSpec:
             placement=spec.choice("placement", Placement.SPREAD),
             queueing_strategy=spec.choice("queueingStrategy", QueueingStrategy.BEST_EFFORT_FIFO),
             max_priority=spec.optional_number("maxPriority", minimum=0),
-            quota=Quota(quota.optional_number("jobs", minimum=0), quota.quantities("resources")),
+            quota=read_queue_quota(spec.part("quota"), cohort),
             on_worker_lost=OnWorkerLost(
                 lost.seconds("after", DEFAULT_LOST_AFTER), lost.choice("action", LostAction.REDISPATCH)
             ),
             retention=spec.seconds("retention", DEFAULT_RETENTION),
             fence=_fence(spec.part("fence")) if "fence" in spec else None,
+            cohort=cohort,
+            weight=spec.weight("weight", DEFAULT_WEIGHT),
+            preempts=_preempts(spec, cohort),
+            min_runtime=spec.seconds("minRuntime", DEFAULT_MIN_RUNTIME),
+            head_wait=spec.seconds("headWait", DEFAULT_HEAD_WAIT),
+            start=_start(spec.part("start")) if "start" in spec else None,
+            hold=spec.choice("hold", Hold.NONE),
         )
 
     def admits(self, namespace_labels: Mapping[str, str] | None) -> bool:
@@ -133,12 +179,32 @@ def _fence(fields: Fields) -> Fence:
     return Fence(fields.seconds("timeout", None, minimum=SHORTEST_FENCE), fields.seconds("grace", DEFAULT_GRACE))
 
 
+def _preempts(spec: Fields, cohort: str | None) -> frozenset[Preempts]:
+    if "preempts" not in spec:
+        return frozenset() if cohort is None else frozenset({Preempts.RECLAIM})
+    found = spec.choices("preempts", Preempts)
+    if cohort is None and found - {Preempts.PRIORITY}:
+        raise spec.error("preempts", _PREEMPTS_ALONE)
+    return found
+
+
+def _start(fields: Fields) -> Start:
+    return Start(
+        fields.seconds("within", None, minimum=SHORTEST_START),
+        fields.number("attempts", DEFAULT_ATTEMPTS, minimum=1, maximum=MOST_ATTEMPTS),
+    )
+
+
 _SOME_WORKERS: Final = "give names, a selector, or both; an empty selector ({}) means all clusters"
+_PREEMPTS_ALONE: Final = (
+    "Reclaim and FairShare need spec.cohort: without one there are no other queues to take from. Name a cohort, or "
+    "leave [Priority]"
+)
 
 
 def spec_schema() -> Schema:
     """The schema of spec."""
-    return schema.struct(
+    spec = schema.struct(
         "Who may use the queue, and what becomes of their Jobs.",
         {
             "namespaceSelector": schema.label_selector(
@@ -161,15 +227,7 @@ def spec_schema() -> Schema:
                 "any, and it counts among the Jobs of their own namespace only.",
                 maximum=999_999_999,
             ),
-            "quota": schema.struct(
-                "The most that may be given to clusters at a time, over all clusters. Other Jobs wait.",
-                {
-                    "jobs": schema.whole("Jobs. 0 holds the queue."),
-                    "resources": schema.quantities(
-                        "Amounts of cpu, memory and any other resource: the requests of a Job's pods times parallelism."
-                    ),
-                },
-            ),
+            "quota": queue_quota_schema(),
             "onWorkerLost": schema.struct(
                 "What happens to a Job when its cluster cannot be reached any more.",
                 {
@@ -187,7 +245,69 @@ def spec_schema() -> Schema:
                 default=DEFAULT_RETENTION,
             ),
             "fence": _fence_schema(),
+            **_sharing_schemas(),
+            "start": _start_schema(),
+            "hold": schema.choice(
+                "None: Jobs are placed. Hold: no more Jobs are placed; those that run go on, and what the queue does "
+                "not use is still lent. Drain: Hold, and those that run are taken back and wait.",
+                Hold.NONE,
+            ),
         },
+    )
+    shared = "has(self.cohort) || !has(self.preempts) || self.preempts.all(each, each == 'Priority')"
+    return schema.ruled(
+        spec, *sharing_rules("cohort"), rule(shared, f"preempts: {_PREEMPTS_ALONE}", fieldPath=".preempts")
+    )
+
+
+def _sharing_schemas() -> dict[str, Schema]:
+    """What a queue says about others: the schemas by field."""
+    return {
+        "cohort": schema.text(
+            "The queues that name the same cohort share what they do not use. It needs no object; one of kind Cohort "
+            "gives it a parent, a weight or a pool. Without it: the queue shares with nobody.",
+            pattern=schema.DNS_LABEL,
+            limit=63,
+        ),
+        "weight": schema.weight(
+            "Its part of what is left over in its cohort, relative to the cohort's other queues: a number such as 2 or "
+            '"0.5". 0: only what nobody else wants.',
+            DEFAULT_WEIGHT,
+        ),
+        "preempts": schema.name_set(
+            "For what its Jobs may stop others. Reclaim: to get its own quota back from those who borrow it. "
+            "FairShare: to get its part of what is left over from those who have more. Priority: one of this queue "
+            "with lower priority. Without it: Reclaim in a cohort, nothing without one. []: nothing.",
+            schema.optional_choice("One of them.", Preempts),
+            limit=len(Preempts),
+        ),
+        "minRuntime": schema.duration(
+            "How long its Jobs run at least before they are stopped for others, such as 10m. For Reclaim, half of it "
+            "counts.",
+            default=DEFAULT_MIN_RUNTIME,
+        ),
+        "headWait": schema.duration(
+            "When its first Job has waited for so long, what becomes free is kept for it, so that smaller ones do not "
+            "pass it for ever.",
+            default=DEFAULT_HEAD_WAIT,
+        ),
+    }
+
+
+def _start_schema() -> Schema:
+    short = rule(f"duration(self) >= duration('{SHORTEST_START}s')", f"must be at least {SHORTEST_START}s")
+    return schema.struct(
+        "A Job whose pods do not all become ready is taken back, and tried on another cluster. Without it: it stays.",
+        {
+            "within": schema.duration("How long they may take, from when the cluster got the Job, such as 10m.", short),
+            "attempts": schema.whole(
+                "How many clusters are tried, before the Job is held for somebody to look at it.",
+                minimum=1,
+                maximum=MOST_ATTEMPTS,
+                default=DEFAULT_ATTEMPTS,
+            ),
+        },
+        required=("within",),
     )
 
 
@@ -223,61 +343,3 @@ def _fence_schema() -> Schema:
         },
         required=("timeout",),
     )
-
-
-def status_schema() -> Schema:
-    """The schema of status."""
-    worker = schema.struct(
-        "What this queue has on one cluster.",
-        {
-            "name": schema.text("The WorkerCluster."),
-            "running": schema.whole("Jobs there that have not finished."),
-            "finished": schema.whole("Finished Jobs that it had, and that are still on the management cluster."),
-        },
-        required=("name",),
-    )
-    head = schema.struct(
-        "The Job that would go next, and why it waits.",
-        {
-            "job": schema.text("Its namespace and name.", limit=320),
-            "since": schema.timestamp("Since when it waits."),
-            "reason": schema.text("Why, in one CamelCase word.", limit=128),
-            "message": {"type": "string", "description": "Why, in words.", "maxLength": 32768},
-        },
-    )
-    return schema.struct(
-        "How the queue is doing. Written by multimirror.",
-        {
-            "observedGeneration": schema.generation("The generation of the spec that this status answers."),
-            "conditions": schema.conditions("Ready: Jobs are taken. With the reason why not."),
-            "pending": schema.whole("Jobs that wait."),
-            "running": schema.whole("Jobs that were given to a cluster and have not finished."),
-            "finished": schema.whole("Finished Jobs that are still there."),
-            "workers": schema.keyed("By cluster.", worker, "name", limit=4096),
-            "head": head,
-        },
-    )
-
-
-def printer_columns() -> list[Json]:
-    """What `kubectl get` shows."""
-    return [
-        {
-            "name": "Placement",
-            "type": "string",
-            "jsonPath": ".spec.placement",
-            "description": "How clusters are chosen",
-        },
-        {"name": "Pending", "type": "integer", "jsonPath": ".status.pending", "description": "Jobs that wait"},
-        {"name": "Running", "type": "integer", "jsonPath": ".status.running", "description": "Jobs on a cluster"},
-        {
-            "name": "Waiting",
-            "type": "string",
-            "jsonPath": ".status.head.reason",
-            "description": "Why the next Job waits",
-        },
-        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-        {"name": "Finished", "type": "integer", "jsonPath": ".status.finished", "priority": 1},
-        {"name": "Lost", "type": "string", "jsonPath": ".spec.onWorkerLost.action", "priority": 1},
-        {"name": "Why", "type": "string", "jsonPath": ".status.head.message", "priority": 1},
-    ]

@@ -21,6 +21,10 @@ PRIORITY_LABEL: Final = f"{GROUP}/priority"
 CLUSTERS_ANNOTATION: Final = f"{GROUP}/clusters"
 """On a Job: the only worker clusters that it may go to, separated by commas."""
 
+PREEMPTIBLE_LABEL: Final = f"{GROUP}/preemptible"
+"""On a Job, as a label or an annotation: with the value false it is never stopped for others, and placed on what is its
+queue's own only. Changed while it runs, it counts from the next time that it is placed."""
+
 HOLD_ANNOTATION: Final = f"{GROUP}/hold"
 """On a Job: with the value true it is not given to a worker cluster until this is removed, or the Job is resumed."""
 
@@ -38,6 +42,12 @@ RESERVED_ANNOTATION: Final = f"{GROUP}/reserved"
 """On the original, by us: what is counted for it (JSON): its pod sets, as they were when it was admitted."""
 COPY_UID_ANNOTATION: Final = f"{GROUP}/copy-uid"
 """On the original, by us: the uid of the current attempt's copy, as its worker answered when we made it."""
+PREEMPTED_ANNOTATION: Final = f"{GROUP}/preempted"
+"""On the original, by us: why it is taken back from its worker: Reclaim, Priority, FairShare, Drain or NotStarted."""
+PREEMPTED_BY_ANNOTATION: Final = f"{GROUP}/preempted-by"
+"""On the original, by us: the uid of the object that it makes room for, where there is one."""
+PREEMPTIONS_ANNOTATION: Final = f"{GROUP}/preemptions"
+"""On the original, by us: how often it was stopped while its queue borrowed (Reclaim, FairShare)."""
 WAITS_FOR_ANNOTATION: Final = f"{GROUP}/waits-for"
 """On an event about a Job that waits, by us: the reason in a word, for a dispatcher that is started again."""
 PLACEMENT_ANNOTATIONS: Final = (
@@ -48,8 +58,12 @@ PLACEMENT_ANNOTATIONS: Final = (
     ADMITTED_QUEUE_ANNOTATION,
     RESERVED_ANNOTATION,
     COPY_UID_ANNOTATION,
+    PREEMPTED_ANNOTATION,
+    PREEMPTED_BY_ANNOTATION,
+    PREEMPTIONS_ANNOTATION,
 )
-"""The annotations that say where a Job is. Nobody else may write them (multimirror.admission.placement)."""
+"""The annotations that say where a Job is, and why it is taken from there. Nobody else may write them
+(multimirror.admission.placement)."""
 
 ORIGIN_LABEL: Final = f"{OUR_DOMAIN}origin"
 """On a copy, by us: which management cluster it comes from (the uid of its kube-system namespace)."""

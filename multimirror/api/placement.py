@@ -1,8 +1,8 @@
 """Labels and annotations that say where an object runs: read here, and nowhere else.
 
-On the original: its queue (by its user), worker, namespace there, attempt, the queue that admitted it and the uid of
-its copy (by us). On a copy: whose it is, and which attempt at it. What cannot be read counts as absent: whoever breaks
-our annotations gets a fresh attempt.
+On the original: its queue (by its user), worker, namespace there, attempt, the queue that admitted it, the uid of its
+copy, and why it is taken back, for whom, and how often it was (by us). On a copy: whose it is, and which attempt at it.
+What cannot be read counts as absent: whoever breaks our annotations gets a fresh attempt.
 """
 
 from dataclasses import dataclass
@@ -19,6 +19,9 @@ from multimirror.api.names import (
     FENCE_ANNOTATION,
     HOLD_ANNOTATION,
     ORIGIN_UID_LABEL,
+    PREEMPTED_ANNOTATION,
+    PREEMPTED_BY_ANNOTATION,
+    PREEMPTIONS_ANNOTATION,
 )
 from multimirror.batch import Json
 
@@ -89,6 +92,21 @@ def admitted_queue_of(obj: Json) -> str | None:
 def copy_uid_of(obj: Json) -> str | None:
     """The uid of its latest attempt's copy, as far as that is written down."""
     return annotations(obj).get(COPY_UID_ANNOTATION) or None
+
+
+def preempted_of(obj: Json) -> str | None:
+    """Why the object is being taken back from its worker; None: it is not."""
+    return annotations(obj).get(PREEMPTED_ANNOTATION) or None
+
+
+def preempted_by_of(obj: Json) -> str | None:
+    """The uid of the object that it makes room for."""
+    return annotations(obj).get(PREEMPTED_BY_ANNOTATION) or None
+
+
+def preemptions_of(obj: Json) -> int:
+    """How often the object was stopped while its queue borrowed."""
+    return _number(annotations(obj).get(PREEMPTIONS_ANNOTATION))
 
 
 def hold_requested(obj: Json) -> bool:

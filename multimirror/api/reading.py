@@ -8,10 +8,12 @@ whatever JSON is in it, reading it gives a value or raises SpecError.
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from enum import StrEnum
+from fractions import Fraction
 from typing import Any, Final, TypeVar
 
 from multimirror.batch import Json, validate_label_selector
 from multimirror.batch.durations import DurationError, whole_seconds
+from multimirror.batch.names import dns_label
 from multimirror.batch.quantities import QuantityError, quantity
 
 _LONGEST_SHOWN: Final = 100
@@ -53,14 +55,18 @@ class Fields:
             raise self.error(key, f"must be a text that is not empty, not {_shown(value)}")
         return value
 
-    def number(self, key: str, default: int, minimum: int) -> int:
-        return default if (value := self.optional_number(key, minimum)) is None else value
+    def number(self, key: str, default: int, minimum: int, maximum: int | None = None) -> int:
+        return default if (value := self.optional_number(key, minimum, maximum)) is None else value
 
-    def optional_number(self, key: str, minimum: int) -> int | None:
+    def optional_number(self, key: str, minimum: int, maximum: int | None = None) -> int | None:
         value = self._value.get(key)
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < minimum):
-            raise self.error(key, f"must be a whole number of at least {minimum}, not {_shown(value)}")
-        return value
+        if value is None:
+            return None
+        fits = isinstance(value, int) and not isinstance(value, bool) and value >= minimum
+        if not fits or (maximum is not None and value > maximum):
+            bounds = f"of at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
+            raise self.error(key, f"must be a whole number {bounds}, not {_shown(value)}")
+        return int(value)
 
     def flag(self, key: str) -> bool:
         value = self._value.get(key, False)
@@ -77,6 +83,41 @@ class Fields:
         except ValueError:
             choices = ", ".join(type(default))
             raise self.error(key, f"must be one of {choices}, not {_shown(value)}") from None
+
+    def choices(self, key: str, kind: type[_Choice]) -> frozenset[_Choice]:
+        """A list of words, none of them twice."""
+
+        def one(value: object, path: str) -> _Choice:
+            try:
+                return kind(value)  # type: ignore[arg-type]
+            except ValueError:
+                raise SpecError(path, f"must be one of {', '.join(kind)}, not {_shown(value)}") from None
+
+        found = self.items(key, one)
+        if len(set(found)) != len(found):
+            raise self.error(key, "must not name anything twice")
+        return frozenset(found)
+
+    def label_name(self, key: str) -> str | None:
+        """The name of an object that is a DNS label; None where there is none."""
+        if key not in self:
+            return None
+        name = self.text(key)
+        if dns_label(name):
+            message = f"must be lower case letters, digits and '-', at most 63, such as research, not {_shown(name)}"
+            raise self.error(key, message)
+        return name
+
+    def weight(self, key: str, default: int) -> Fraction:
+        """A number, whole or not, that is not negative."""
+        value = self._value.get(key)
+        try:
+            weight = quantity(default if value is None else value)
+        except QuantityError:
+            raise self.error(key, f'must be a number such as 2 or "0.5", not {_shown(value)}') from None
+        if weight < 0:
+            raise self.error(key, f"must be a number of at least 0, not {_shown(value)}")
+        return Fraction(weight)
 
     def seconds(self, key: str, default: str | None, minimum: float = 0) -> float:
         text = self.text(key, default)

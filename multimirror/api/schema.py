@@ -45,8 +45,12 @@ def text(description: str, *, pattern: str | None = None, limit: int = 253, **mo
 
 
 def choice(description: str, default: StrEnum) -> Schema:
-    values = [value.value for value in type(default)]
-    return {"type": "string", "description": description, "enum": values, "default": default.value}
+    return {**optional_choice(description, type(default)), "default": default.value}
+
+
+def optional_choice(description: str, kind: type[StrEnum]) -> Schema:
+    """One word of several; where there is none, that means something of its own."""
+    return {"type": "string", "description": description, "enum": [value.value for value in kind]}
 
 
 def whole(description: str, *, minimum: int = 0, form: str = "int32", **more: Any) -> Schema:
@@ -96,14 +100,28 @@ def labels(description: str) -> Schema:
 
 def quantities(description: str) -> Schema:
     """Amounts of resources. Never negative."""
-    amount = {
+    amount = _number_or_text(_QUANTITY)
+    return {"type": "object", "description": description, "additionalProperties": amount, "maxProperties": 64}
+
+
+def weight(description: str, default: int) -> Schema:
+    """A number, whole or not ("0.5"). Never negative."""
+    return {**_number_or_text(_QUANTITY), "description": description, "default": default}
+
+
+def whole_or(description: str, word: str) -> Schema:
+    """A whole number, or one word in its place."""
+    return {**_number_or_text(f"^{word}$"), "description": description}
+
+
+def _number_or_text(pattern: str) -> Schema:
+    return {
         "anyOf": [{"type": "integer"}, {"type": "string"}],
         "x-kubernetes-int-or-string": True,
-        "pattern": _QUANTITY,
+        "pattern": pattern,
         "maxLength": 40,
         "minimum": 0,
     }
-    return {"type": "object", "description": description, "additionalProperties": amount, "maxProperties": 64}
 
 
 def label_selector(description: str, **more: Any) -> Schema:

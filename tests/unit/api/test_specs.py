@@ -12,6 +12,7 @@ from multimirror.api import (
     CLUSTERS_ANNOTATION,
     PRIORITY_LABEL,
     QUEUE_LABEL,
+    CapacityMode,
     Fence,
     LostAction,
     MirrorQueueSpec,
@@ -65,6 +66,7 @@ def test_a_worker_cluster_that_says_everything() -> None:
         weight=3,
         cordoned=True,
         capacity={"cpu": Decimal(64), "memory": Decimal(3 * 2**39)},
+        capacity_mode=CapacityMode.DECLARED,
         max_jobs=10,
         namespaces={"team-a": "team-a", "team-b": "b"},
     )

@@ -11,8 +11,7 @@ import pytest
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, MirrorQueueSpec
-from multimirror.api.mirror_queues import Quota
+from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, MirrorQueueSpec, Quota
 from multimirror.batch import Json
 from multimirror.kube.errors import Invalid
 from multimirror.observe.copies import CopyCounter

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from multimirror.api import mirror_queues, worker_clusters
+from multimirror.api import mirror_queue_status, worker_clusters
 from multimirror.batch import Json
 from multimirror.batch.times import format_time, utc_datetime
 from multimirror.observe.snapshot import MirrorQueueView, QueueHead, QueueOnWorker, WorkerClusterView
@@ -324,6 +324,6 @@ def test_the_status_of_a_queue_with_very_many_workers_is_within_its_schema() -> 
     workers = tuple(QueueOnWorker(f"w{number}", number, 2**40) for number in range(5000))
     view = MirrorQueueView(name="q", problem=HOSTILE, pending=2**40, workers=workers, head=head)
     status = whole({}, mirror_queue_conditions(view, {}, NOW), mirror_queue_numbers(view))
-    assert complaints(mirror_queues.status_schema(), status) == []
+    assert complaints(mirror_queue_status.status_schema(), status) == []
     assert len(status["workers"]) == 1000
     assert {"name": "w4999", "running": 4999, "finished": 2**31 - 1} in status["workers"], "the busiest"
