@@ -51,6 +51,8 @@ class PatchStatus:
     worker: str | None = None
     copy_uid: str | None = None
     """The uid of the copy, where the original does not say it yet: it is written along."""
+    reserved: Reserved | None = None
+    """The same of what is reserved for it from now on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ finished when they vanished.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final, Literal
 
 from multimirror.api import HOLD_ANNOTATION
@@ -32,6 +33,7 @@ from multimirror.reconcile.actions import (
     PatchStatus,
     RejectStatus,
     Requeue,
+    Reserve,
     Show,
     SyncCopy,
     Tell,
@@ -143,9 +145,18 @@ def _assigned(obj: Json, state: ObservedState, cluster: str, copy: Copy | None) 
         return [Tell("CopyTerminating", message), *mirrored]  # finalizers may keep it for ever
     if template_changed(kind, obj) and not kind.outcome(obj).ending:
         return mirrored or another_template(kind, obj, copy)
-    # One write to the original at a time: what is reserved is written down when its status is.
-    counted = reservation(kind, obj, copy, may_write=not mirrored)
-    return _in_step(obj, state, copy, contact) + counted + mirrored
+    return _in_step(obj, state, copy, contact) + _in_one_write(mirrored, reservation(kind, obj, copy))
+
+
+def _in_one_write(mirrored: list[Action], counted: list[Action]) -> list[Action]:
+    """One write to the original at a time: what is reserved is written along with its status. Where that breaks a rule
+    nothing is written: whoever says such things gives nothing back."""
+    reserve = next((action for action in counted if isinstance(action, Reserve)), None)
+    if reserve is None or not mirrored:
+        return counted + mirrored
+    return [
+        replace(action, reserved=reserve.reserved) if isinstance(action, PatchStatus) else action for action in mirrored
+    ]
 
 
 def _in_step(obj: Json, state: ObservedState, copy: Copy, contact: Contact) -> list[Action]:

@@ -27,6 +27,7 @@ from multimirror.api.ownership import Signer
 from multimirror.api.placement import Copy, admitted_queue_of, attempt_of, cluster_of, copy_uid_of, origin_uid
 from multimirror.batch import Json
 from multimirror.kinds import CopyOptions, Kind, Ref, ref_of
+from multimirror.kinds.reserved import Reserved
 from multimirror.kube import Client, RequeueAfter, key_of
 from multimirror.kube.errors import AlreadyExists, BadAnswer, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from multimirror.kube.patch import merge_patch
@@ -92,8 +93,11 @@ class ManagementExecutor:
             return wait
         changed_at, notes.changed_at = notes.changed_at, None
         metadata = _exactly(obj)
-        if action.copy_uid is not None:
-            metadata["annotations"] = {COPY_UID_ANNOTATION: action.copy_uid}
+        along = {COPY_UID_ANNOTATION: action.copy_uid} if action.copy_uid is not None else {}
+        if action.reserved is not None:
+            along |= self._counted(obj, action.reserved)
+        if along:
+            metadata["annotations"] = along
         body = {"metadata": metadata, "status": merge_patch(obj.get("status") or {}, action.status)}
         name, namespace = obj["metadata"]["name"], obj["metadata"]["namespace"]
         try:
@@ -153,13 +157,15 @@ class ManagementExecutor:
     async def reserve(self, kind: Kind, obj: Json, action: Reserve) -> None:
         """Write down what is counted for it, and in which queue."""
         metadata = obj["metadata"]
-        queue = admitted_queue_of(obj) or self._originals.queue_of(obj)
-        written = {RESERVED_ANNOTATION: str(action.reserved), ADMITTED_QUEUE_ANNOTATION: queue}
-        body = {"metadata": {**_exactly(obj), "annotations": written}}
+        body = {"metadata": {**_exactly(obj), "annotations": self._counted(obj, action.reserved)}}
         answer = await self._client.patch(kind.resource, metadata["name"], body, metadata["namespace"])
         ref = ref_of(kind, obj)
         self._originals.writes(ref).wrote(answer)
         _log.info("reserved", ref=str(ref), object=key_of(obj), pods=sum(action.reserved.counts.values()))
+
+    def _counted(self, obj: Json, reserved: Reserved) -> Json:
+        queue = admitted_queue_of(obj) or self._originals.queue_of(obj)
+        return {RESERVED_ANNOTATION: str(reserved), ADMITTED_QUEUE_ANNOTATION: queue}
 
     def reject_status(self, kind: Kind, obj: Json, action: RejectStatus) -> None:
         """What the worker says breaks the rules: say so, once."""

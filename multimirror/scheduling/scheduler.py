@@ -355,7 +355,7 @@ class Scheduler:
             raise NotYet(f"the cache does not show yet what became of {key_of(obj)}") from error
         self._assignments.grown(ref, _version(answer))
         self._objects.writes(ref).wrote(answer)
-        before, after = (sum(each.counts.values()) for each in (growth.before, growth.after))
+        before, after = (sum(each.granted.values()) for each in (growth.before, growth.after))
         message = f"may have {after} pods at once on worker {growth.worker}, instead of {before}"
         self._announcements.tell_once(kind, obj, "Grown", message, "Normal")
         _log.info("grown", ref=str(ref), object=key_of(obj), cluster=growth.worker, pods=after)
