@@ -48,6 +48,10 @@ PREEMPTED_BY_ANNOTATION: Final = f"{GROUP}/preempted-by"
 """On the original, by us: the uid of the object that it makes room for, where there is one."""
 PREEMPTIONS_ANNOTATION: Final = f"{GROUP}/preemptions"
 """On the original, by us: how often it was stopped while its queue borrowed (Reclaim, FairShare)."""
+STARTING_ANNOTATION: Final = f"{GROUP}/starting"
+"""On the original, by us: its queue says how soon its pods have to be ready, and they have not all been ready yet."""
+NOT_STARTED_ANNOTATION: Final = f"{GROUP}/not-started"
+"""On the original, by us: on which workers its pods were not ready in time, how often and when (JSON)."""
 WAITS_FOR_ANNOTATION: Final = f"{GROUP}/waits-for"
 """On an event about a Job that waits, by us: the reason in a word, for a dispatcher that is started again."""
 PLACEMENT_ANNOTATIONS: Final = (
@@ -61,6 +65,8 @@ PLACEMENT_ANNOTATIONS: Final = (
     PREEMPTED_ANNOTATION,
     PREEMPTED_BY_ANNOTATION,
     PREEMPTIONS_ANNOTATION,
+    STARTING_ANNOTATION,
+    NOT_STARTED_ANNOTATION,
 )
 """The annotations that say where a Job is, and why it is taken from there. Nobody else may write them
 (multimirror.admission.placement)."""

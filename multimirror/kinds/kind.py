@@ -127,6 +127,14 @@ class Kind(Protocol):
     def pods_held(self, copy: Json) -> Mapping[str, int]:
         """By pod set, how many a copy has: those that it may still start, and those that are there still."""
 
+    def pods_up(self, obj: Json) -> tuple[int, int]:
+        """How many pods are ready, or have succeeded, and how many are to be there at once. Of an original or of a
+        copy."""
+
+    def awaited_since(self, copy: Json) -> float | None:
+        """Since when a copy's pods are on their way, by its worker's clock (seconds since the epoch); None while it is
+        suspended."""
+
     def has_stopped(self, copy: Json) -> bool:
         """A copy that was suspended has noticed, and no pod of it is left."""
 

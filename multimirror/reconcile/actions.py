@@ -1,17 +1,20 @@
 """What can be decided about one object. An action names all that its execution needs; carrying it out decides nothing.
 
-on the management cluster   Unassign, Reserve, PatchStatus, Tell, RejectStatus
-on a worker                 CreateCopy, DeleteCopy, SyncCopy
+on the management cluster   Mark, Unassign, Reserve, Annotate, PatchStatus, Tell, RejectStatus
+on a worker                 CreateCopy, DeleteCopy, SyncCopy, AskPods
 for the scheduler           Enqueue, Grow
 for later                   Show, Requeue
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from multimirror.batch import Json
 from multimirror.kinds.kind import Rejection
 from multimirror.kinds.reserved import Reserved
+
+Annotations = Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,25 @@ class Reserve:
 
 
 @dataclass(frozen=True, slots=True)
+class Annotate:
+    """Write these annotations of ours onto the original (None: take one away)."""
+
+    annotations: Annotations
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The object is to be taken back from its worker: suspend it, and write down why. `by`: the uid of the object that
+    it makes room for."""
+
+    reason: str
+    by: str | None
+    message: str
+    annotations: Annotations = field(default_factory=dict)
+    """What else is written down with it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Unassign:
     """Suspend the object and take its worker away; the next assignment is another attempt."""
 
@@ -53,6 +75,8 @@ class PatchStatus:
     """The uid of the copy, where the original does not say it yet: it is written along."""
     reserved: Reserved | None = None
     """The same of what is reserved for it from now on."""
+    annotations: Annotations = field(default_factory=dict)
+    """And of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +131,16 @@ class SyncCopy:
 
 
 @dataclass(frozen=True, slots=True)
+class AskPods:
+    """Find out what the pods of a copy say that are not ready, before they are taken away."""
+
+    worker: str
+    namespace: str
+    uid: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class Show:
     """It is held, and its status does not say so yet (showing.py)."""
 
@@ -118,5 +152,6 @@ class Requeue:
     seconds: float
 
 
-WorkerAction = CreateCopy | DeleteCopy | SyncCopy
-Action = Enqueue | Grow | Reserve | Unassign | PatchStatus | RejectStatus | Tell | WorkerAction | Show | Requeue
+WorkerAction = CreateCopy | DeleteCopy | SyncCopy | AskPods
+ManagementAction = Mark | Unassign | Reserve | Annotate | PatchStatus | RejectStatus | Tell
+Action = Enqueue | Grow | ManagementAction | WorkerAction | Show | Requeue

@@ -5,7 +5,8 @@
     run by somebody else    -> it is taken from its worker, suspended, and not placed
     not assigned            -> copies of earlier attempts go first, then it shows that it waits, then it is placed
     assigned                -> one copy on that worker: made, kept in step, mirrored; lost or vanished: another attempt
-                               (how large it may be, and what is counted for it: see counting.py)
+                               (how large it may be, and what is counted for it: see counting.py; whether its pods are
+                               ready in time: see starting.py)
 
 The order of the rules is the proof of the invariants: nothing is placed while a copy of it can still be seen (I1), a
 finished object keeps no copy that could start a pod (I2), only copies that are ours by proof come in here at all (I5,
@@ -21,15 +22,26 @@ from dataclasses import replace
 from typing import Final, Literal
 
 from multimirror.api import HOLD_ANNOTATION
-from multimirror.api.placement import Copy, admitted_queue_of, attempt_of, cluster_of, copy_uid_of, fence_of
+from multimirror.api.not_started import was_given_up
+from multimirror.api.placement import (
+    Copy,
+    admitted_queue_of,
+    attempt_of,
+    cluster_of,
+    copy_uid_of,
+    fence_of,
+    preempted_of,
+)
 from multimirror.batch import Json
 from multimirror.batch.times import format_time, seconds_of, utc_datetime
 from multimirror.kinds.kind import Rejection, is_held
 from multimirror.reconcile.actions import (
     Action,
+    Annotate,
     CreateCopy,
     DeleteCopy,
     Enqueue,
+    Mark,
     PatchStatus,
     RejectStatus,
     Requeue,
@@ -40,6 +52,7 @@ from multimirror.reconcile.actions import (
     Unassign,
 )
 from multimirror.reconcile.counting import another_template, reservation, template_changed
+from multimirror.reconcile.starting import avoided, awaited, next_avoided_end
 from multimirror.reconcile.state import ObservedState
 from multimirror.workers.state import Contact, out_of_reach
 
@@ -92,15 +105,18 @@ def _unassigned(obj: Json, state: ObservedState) -> list[Action]:
     if blocked:
         return blocked
     if is_held(state.kind, obj):
+        why = "because it did not start" if was_given_up(obj) else "as its user asked"
         message = (
-            "it is held, as its user asked, and not placed; set spec.suspend to false, or remove the annotation "
+            f"it is held, {why}, and not placed; set spec.suspend to false, or remove the annotation "
             f"{HOLD_ANNOTATION}, to let it go"
         )
         held: list[Action] = [Tell("Held", message, "Normal")]
         return held if state.kind.shows_that_it_waits(obj) else [*held, Show()]
     # Where an earlier copy keeps its name, or may still run after all, there is no place for another.
     kept = {copy.worker: "an earlier copy of it is still there" for copy in _within_reach(state.copies, state)}
-    return [Enqueue(tuple(sorted((kept | dict(state.refusals)).items())))]
+    avoid = {**kept, **avoided(obj, state.now), **state.refusals}
+    again = next_avoided_end(obj, state.now)
+    return [Enqueue(tuple(sorted(avoid.items()))), *([Requeue(again + 0.1)] if again is not None else [])]
 
 
 def decide_shown(state: ObservedState) -> list[Action]:
@@ -139,24 +155,53 @@ def _assigned(obj: Json, state: ObservedState, cluster: str, copy: Copy | None) 
     mirrored = _mirrored(obj, state, status, cluster, copy)
     if finished:
         return mirrored
+    if preempted_of(obj) is not None:
+        return _taken_back(obj, state, copy, mirrored)
     if copy.terminating:
         name = kind.resource.kind
         message = f"somebody deleted the {name} on worker {copy.worker}; when it is gone there, it is started again"
         return [Tell("CopyTerminating", message), *mirrored]  # finalizers may keep it for ever
     if template_changed(kind, obj) and not kind.outcome(obj).ending:
         return mirrored or another_template(kind, obj, copy)
-    return _in_step(obj, state, copy, contact) + _in_one_write(mirrored, reservation(kind, obj, copy))
+    starts = awaited(obj, state, copy, contact)
+    if any(isinstance(action, Mark) for action in starts):
+        return starts
+    written = _in_one_write(mirrored, reservation(kind, obj, copy) + starts)
+    return _in_step(obj, state, copy, contact) + written
 
 
-def _in_one_write(mirrored: list[Action], counted: list[Action]) -> list[Action]:
-    """One write to the original at a time: what is reserved is written along with its status. Where that breaks a rule
-    nothing is written: whoever says such things gives nothing back."""
-    reserve = next((action for action in counted if isinstance(action, Reserve)), None)
-    if reserve is None or not mirrored:
-        return counted + mirrored
-    return [
-        replace(action, reserved=reserve.reserved) if isinstance(action, PatchStatus) else action for action in mirrored
-    ]
+def _in_one_write(mirrored: list[Action], others: list[Action]) -> list[Action]:
+    """One write to the original at a time: what is written down about it goes along with its status. Where that breaks
+    a rule nothing is written: whoever says such things gives nothing back."""
+    notes = [action for action in others if isinstance(action, Reserve | Annotate)]
+    rest = [action for action in others if not isinstance(action, Reserve | Annotate)]
+    if not mirrored:
+        return rest + notes[:1]  # the next one when that is observed
+    for note in notes:
+        mirrored = [_along(action, note) if isinstance(action, PatchStatus) else action for action in mirrored]
+    return rest + mirrored
+
+
+def _along(status: PatchStatus, note: Reserve | Annotate) -> PatchStatus:
+    if isinstance(note, Reserve):
+        return replace(status, reserved=note.reserved)
+    return replace(status, annotations=note.annotations)
+
+
+def _stopped_by_its_user(obj: Json, state: ObservedState) -> bool:
+    """While it has a worker, its suspension is its user's; unless it is taken back from there."""
+    return state.kind.is_suspended(obj) and preempted_of(obj) is None
+
+
+def _taken_back(obj: Json, state: ObservedState, copy: Copy, mirrored: list[Action]) -> list[Action]:
+    """Its copy is stopped; when no pod of it is left, it waits again."""
+    kind = state.kind
+    if not kind.is_suspended(copy.object):
+        patch = kind.suspension(suspend=True)
+        return [SyncCopy(copy.worker, copy.namespace, copy.name, copy.uid, patch), *mirrored]
+    if mirrored or not kind.has_stopped(copy.object):
+        return mirrored
+    return [Unassign("Preempted", f"no pod of it is left on worker {copy.worker}: it waits in its queue again")]
 
 
 def _in_step(obj: Json, state: ObservedState, copy: Copy, contact: Contact) -> list[Action]:
@@ -172,8 +217,8 @@ def _in_step(obj: Json, state: ObservedState, copy: Copy, contact: Contact) -> l
 
 def _fence_expired(obj: Json, state: ObservedState, cluster: str) -> list[Action]:
     """The worker ended the copy because it did not hear from us: that is not the user's failure."""
-    if state.kind.is_suspended(obj):
-        return _show_suspended(obj, state)  # its user stopped it meanwhile
+    if _stopped_by_its_user(obj, state):
+        return _show_suspended(obj, state)
     name = state.kind.resource.kind
     problem = f"worker {cluster} had no contact for {fence_of(obj)} s and ended the {name} there, as the fence says"
     if state.policy.when_lost == "Fail":
@@ -192,8 +237,10 @@ def _without_copy(obj: Json, state: ObservedState, cluster: str) -> list[Action]
     if kind.outcome(obj).ending:
         # Its end had been announced; an announcement cannot be taken back, and must not be, or it would run again.
         return _end(obj, state, cluster)
-    if kind.is_suspended(obj):
-        return _show_suspended(obj, state)  # its user stopped it, and another attempt would start it again
+    if preempted_of(obj) is not None:
+        return [Unassign("Preempted", f"nothing of it is on worker {cluster}: it waits in its queue again")]
+    if _stopped_by_its_user(obj, state):
+        return _show_suspended(obj, state)  # another attempt would start it again
     if kind.has_started(obj) or copy_uid_of(obj) is not None:
         message = f"the {kind.resource.kind} was deleted on worker {cluster}; it is started again"
         return [Unassign("CopyVanished", message)]
@@ -222,8 +269,8 @@ def _to_be_made(obj: Json, state: ObservedState, cluster: str) -> list[Action]:
 
 def _lost(obj: Json, state: ObservedState, cluster: str, contact: Contact) -> list[Action]:
     kind, policy = state.kind, state.policy
-    if kind.is_suspended(obj):
-        return []  # its user stopped it: there is nothing to start elsewhere before it is resumed
+    if _stopped_by_its_user(obj, state):
+        return []  # there is nothing to start elsewhere before it is resumed
     if contact.lost_since is None:
         return []  # it is being tried right now, and will be there or lost: a new connection must move nothing
     # What it was lost before counts; but a fence is safe only so long after the last contact.

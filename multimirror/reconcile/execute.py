@@ -21,20 +21,27 @@ from multimirror.api import (
     CLUSTER_ANNOTATION,
     CLUSTER_NAMESPACE_ANNOTATION,
     COPY_UID_ANNOTATION,
+    PREEMPTED_ANNOTATION,
+    PREEMPTED_BY_ANNOTATION,
     RESERVED_ANNOTATION,
 )
 from multimirror.api.ownership import Signer
 from multimirror.api.placement import Copy, admitted_queue_of, attempt_of, cluster_of, copy_uid_of, origin_uid
 from multimirror.batch import Json
+from multimirror.batch.labels import CONTROLLER_UID_LABEL
 from multimirror.kinds import CopyOptions, Kind, Ref, ref_of
 from multimirror.kinds.reserved import Reserved
-from multimirror.kube import Client, RequeueAfter, key_of
+from multimirror.kube import ApiError, Client, RequeueAfter, key_of
 from multimirror.kube.errors import AlreadyExists, BadAnswer, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from multimirror.kube.patch import merge_patch
+from multimirror.kube.resources import PODS
 from multimirror.reconcile import metrics
 from multimirror.reconcile.actions import (
+    Annotate,
+    AskPods,
     CreateCopy,
     DeleteCopy,
+    Mark,
     PatchStatus,
     RejectStatus,
     Reserve,
@@ -46,6 +53,7 @@ from multimirror.reconcile.memory import Memory
 from multimirror.reconcile.metrics import DispatchTimer
 from multimirror.reconcile.originals import Originals
 from multimirror.reconcile.pacing import Pacer, job_bucket
+from multimirror.reconcile.starting import words_of
 from multimirror.reconcile.state import ObservedState
 from multimirror.reconcile.wholes import WholeOriginals
 from multimirror.scheduling.announcements import Announcements
@@ -65,11 +73,16 @@ _TAKEN_AWAY: Final = dict.fromkeys(
         CLUSTER_NAMESPACE_ANNOTATION,
         ADMITTED_QUEUE_ANNOTATION,
         RESERVED_ANNOTATION,
+        PREEMPTED_ANNOTATION,
+        PREEMPTED_BY_ANNOTATION,
     )
 )
 """The uid of the copy stays until the next attempt has one: it says which copy may still be deleted."""
 _WRITES_OF_A_MOVE: Final = 3
 """Away, to the next worker, and what the copy there says first."""
+_PODS_ASKED: Final = 20
+"""Pods that are not ready mostly say the same."""
+_ASK_SECONDS: Final = 5.0
 _ASK_AGAIN_SECONDS: Final = 300.0
 """For a status that breaks a rule: mostly it always will, unless it is the rule of a policy that is put right."""
 
@@ -93,9 +106,10 @@ class ManagementExecutor:
             return wait
         changed_at, notes.changed_at = notes.changed_at, None
         metadata = _exactly(obj)
-        along = {COPY_UID_ANNOTATION: action.copy_uid} if action.copy_uid is not None else {}
+        along: Json = {COPY_UID_ANNOTATION: action.copy_uid} if action.copy_uid is not None else {}
         if action.reserved is not None:
             along |= self._counted(obj, action.reserved)
+        along |= action.annotations
         if along:
             metadata["annotations"] = along
         body = {"metadata": metadata, "status": merge_patch(obj.get("status") or {}, action.status)}
@@ -154,13 +168,32 @@ class ManagementExecutor:
         _log.info("unassigned", ref=str(ref), object=key_of(obj), cluster=worker, reason=action.reason)
         return None
 
+    async def mark(self, kind: Kind, obj: Json, action: Mark) -> RequeueAfter | None:
+        """Suspend it, and write down that it is to be taken back, and why."""
+        worker = cluster_of(obj) or ""
+        if (wait := self._paced(kind, obj, worker)) is not None:
+            return wait
+        marked = {PREEMPTED_ANNOTATION: action.reason, PREEMPTED_BY_ANNOTATION: action.by, **action.annotations}
+        body = {"metadata": {**_exactly(obj), "annotations": marked}, **kind.suspension(suspend=True)}
+        await self._patch(kind, obj, body)
+        self._announcements.tell(kind, obj, action.reason, action.message)
+        _log.info("taken back", ref=str(ref_of(kind, obj)), object=key_of(obj), cluster=worker, reason=action.reason)
+        return None
+
+    async def annotate(self, kind: Kind, obj: Json, action: Annotate) -> None:
+        """Write these down."""
+        await self._patch(kind, obj, {"metadata": {**_exactly(obj), "annotations": dict(action.annotations)}})
+
+    async def _patch(self, kind: Kind, obj: Json, body: Json) -> None:
+        metadata = obj["metadata"]
+        answer = await self._client.patch(kind.resource, metadata["name"], body, metadata["namespace"])
+        self._originals.writes(ref_of(kind, obj)).wrote(answer)
+
     async def reserve(self, kind: Kind, obj: Json, action: Reserve) -> None:
         """Write down what is counted for it, and in which queue."""
-        metadata = obj["metadata"]
         body = {"metadata": {**_exactly(obj), "annotations": self._counted(obj, action.reserved)}}
-        answer = await self._client.patch(kind.resource, metadata["name"], body, metadata["namespace"])
+        await self._patch(kind, obj, body)
         ref = ref_of(kind, obj)
-        self._originals.writes(ref).wrote(answer)
         _log.info("reserved", ref=str(ref), object=key_of(obj), pods=sum(action.reserved.counts.values()))
 
     def _counted(self, obj: Json, reserved: Reserved) -> Json:
@@ -205,7 +238,24 @@ class WorkerExecutor:
         assert state.original is not None, "without it there is nothing to do but to delete"
         if isinstance(action, SyncCopy):
             return await self._sync(state.kind, state.original, action)
+        if isinstance(action, AskPods):
+            self._context.memory.of(ref).pods_said = action.attempt, await self._ask_pods(action)
+            return None
         return await self._create(state.kind, state.original, action)
+
+    async def _ask_pods(self, action: AskPods) -> str:
+        """What some of its pods say; nothing where we may not know, or it does not answer soon."""
+        selector = f"{CONTROLLER_UID_LABEL}={action.uid}"
+        client = self._session.client
+        try:
+            pages = client.pages(
+                PODS, action.namespace, label_selector=selector, limit=_PODS_ASKED, timeout=_ASK_SECONDS
+            )
+            async for page in pages:
+                return words_of(page.items)
+        except ApiError as error:
+            _log.info("what pods say is not known", cluster=self._name, error=str(error))
+        return ""
 
     async def _create(self, kind: Kind, obj: Json, action: CreateCopy) -> RequeueAfter | None:
         """Make the copy; when something of that name is there already, find out whose it is."""

@@ -230,7 +230,9 @@ class Scheduler:
             return
         self._drop(candidate.ref)
         fence = int(queue.fence.timeout) if queue.fence is not None else None
-        self._assignments.decide(Assignment(candidate, step.decision, worker, namespace, attempt_of(obj) + 1, fence))
+        attempt, starting = attempt_of(obj) + 1, queue.start is not None
+        assignment = Assignment(candidate, step.decision, worker, namespace, attempt, fence, starting)
+        self._assignments.decide(assignment)
         self._in_flight[candidate.ref] = candidate.namespace
         self._writers.queue.add(candidate.ref)
 

@@ -5,11 +5,12 @@ from typing import Final
 
 from multimirror.api.placement import Copy, fence_of
 from multimirror.batch import Json, Phase, find_condition, phase
+from multimirror.batch.times import seconds_of
 from multimirror.kinds.job import endings, fence, trim
 from multimirror.kinds.job.copy import make_copy
 from multimirror.kinds.job.mirror import mirror_status
 from multimirror.kinds.job.reading import read_copy
-from multimirror.kinds.job.sizes import pods_held, pods_left, pods_of, pods_there, size_in_step
+from multimirror.kinds.job.sizes import pods_held, pods_left, pods_of, pods_there, pods_up, size_in_step
 from multimirror.kinds.kind import RUNNING, CopyOptions, InStep, Kind, Outcome, Rejection
 from multimirror.kinds.pod_sets import PodSet
 from multimirror.kinds.reserved import reserved_of
@@ -82,6 +83,16 @@ class JobKind:
 
     def pods_held(self, copy: Json) -> Mapping[str, int]:
         return {_PODS: pods_held(copy)}
+
+    def pods_up(self, obj: Json) -> tuple[int, int]:
+        return pods_up(obj), pods_of(obj["spec"])
+
+    def awaited_since(self, copy: Json) -> float | None:
+        """From its creation on, or since it was resumed: only that sets its start anew."""
+        if self.is_suspended(copy) or fence.is_suspended(copy):
+            return None
+        created = seconds_of(copy["metadata"].get("creationTimestamp"), 0.0)
+        return max(created, seconds_of((copy.get("status") or {}).get("startTime"), 0.0)) or None
 
     def has_stopped(self, copy: Json) -> bool:
         return fence.is_suspended(copy) and not pods_there(copy)

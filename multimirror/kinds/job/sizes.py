@@ -70,6 +70,12 @@ def pods_there(copy: Json) -> int:
     return _count(status, "active") + _count(status, "terminating")
 
 
+def pods_up(job: Json) -> int:
+    """Those that are ready, or have succeeded."""
+    status = job.get("status") or {}
+    return _count(status, "ready") + _count(status, "succeeded")
+
+
 def _count(status: Json, key: str) -> int:
     value = status.get(key)
     return max(0, value) if isinstance(value, int) else 0

@@ -11,7 +11,7 @@ from multimirror.api.reasons import CONDITIONS, EVENTS, WAITING
 from tests.documents import ROOT
 
 REFERENCE = ROOT / "docs" / "reference"
-EVENT_CALLS = {"event": 1, "tell": 2, "tell_once": 2, "Unassign": 0, "Tell": 0}
+EVENT_CALLS = {"event": 1, "tell": 2, "tell_once": 2, "Unassign": 0, "Mark": 0, "Tell": 0}
 """Calls that make an event, and which of their arguments is its reason."""
 
 
