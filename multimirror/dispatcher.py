@@ -45,6 +45,7 @@ from multimirror.reconcile.lanes import Lanes
 from multimirror.reconcile.memory import Memory
 from multimirror.reconcile.metrics import DispatchTimer
 from multimirror.reconcile.observer import Observer
+from multimirror.reconcile.starts import Starts
 from multimirror.reconcile.wholes import WholeOriginals
 from multimirror.scheduling.announcements import Announcements
 from multimirror.scheduling.assignments import Assignments
@@ -103,7 +104,8 @@ class Dispatcher:
         self._workers = workers = Workers(cache.clusters, cache.secrets, of_workers, clock=clock)
         originals, memory = cache.originals, Memory()
         self._announcements = announcements = Announcements(self._events, KINDS)
-        observer = Observer(cache, workers, memory, clock, max_job_bytes=options.max_job_bytes)
+        starts = Starts(clock)
+        observer = Observer(cache, workers, memory, clock, starts, max_job_bytes=options.max_job_bytes)
         wholes = WholeOriginals(client)
         queue = WorkQueue[Ref]("management", group=observer.tenant)
         waiting = WorkQueue[Ref]("waiting", group=observer.tenant)
@@ -144,7 +146,7 @@ class Dispatcher:
             options=options,
         )
         self._assignments = assignments
-        self._fleet = CachedFleet(cache, workers, assignments, scheduler)
+        self._fleet = CachedFleet(cache, workers, assignments, scheduler, starts)
         self._reporter = reporter = Reporter(writer, self._fleet, options, clock=clock)
         self._tokens = TokenRenewal(writer, cache.secrets, workers, of_workers, changed=reporter.wake, clock=clock)
         EventHandlers(
@@ -154,6 +156,7 @@ class Dispatcher:
             lanes=lanes,
             scheduler=scheduler,
             assignments=assignments,
+            starts=starts,
             context=context,
             report=self._reporter.wake,
         )

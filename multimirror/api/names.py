@@ -52,6 +52,10 @@ PREEMPTIONS_ANNOTATION: Final = f"{GROUP}/preemptions"
 """On the original, by us: how often it was stopped by Reclaim or FairShare. It stays."""
 RESUMED_ANNOTATION: Final = f"{GROUP}/resumed"
 """On the original, by us: its user resumed it while it is being taken back: a suspension since then is the user's."""
+STARTING_ANNOTATION: Final = f"{GROUP}/starting"
+"""On the original, by us: its queue says how soon its pods have to be ready, and they have not all been ready yet."""
+NOT_STARTED_ANNOTATION: Final = f"{GROUP}/not-started"
+"""On the original, by us: on which workers its pods were not ready in time, how often and when (JSON)."""
 WAITS_FOR_ANNOTATION: Final = f"{GROUP}/waits-for"
 """On an event about a Job that waits, by us: the reason in a word, for a dispatcher that is started again."""
 PLACEMENT_ANNOTATIONS: Final = (
@@ -67,6 +71,8 @@ PLACEMENT_ANNOTATIONS: Final = (
     PREEMPTED_AT_ANNOTATION,
     PREEMPTIONS_ANNOTATION,
     RESUMED_ANNOTATION,
+    STARTING_ANNOTATION,
+    NOT_STARTED_ANNOTATION,
 )
 """The annotations that say where a Job is, or that it has to go. Nobody else writes them (admission/placement.py)."""
 

@@ -39,6 +39,12 @@ EVENTS: Final = {
         "the Job is taken from its worker, counted anew, and started again as another attempt.",
         "None. To change a Job without that, delete it and create it again.",
     ),
+    "NotStarted": Reason(
+        "The Job's pods were not all ready within the time that its queue allows (spec.start). The message says how "
+        "many were not, and what they say where the worker lets us read that. It is taken back and tried on another "
+        "worker; after as many attempts as the queue allows it is held.",
+        "Put right what the pods say (an image, a node selector, a volume), then set spec.suspend to false.",
+    ),
     "Refused": Reason(
         "A worker would not take the copy: a policy, a missing namespace, or a Job of that name that is not ours.",
         "None if another worker takes it; the one that refused is asked again after five minutes. Else put right on "
@@ -153,6 +159,11 @@ CONDITIONS: Final = {
     "Cycle": Reason(
         "Cohorts are each other's parents, directly or not; the message names them. Their queues place nothing.",
         "Change or remove spec.parent of one of them.",
+    ),
+    "JobsDoNotStart": Reason(
+        "Three Jobs that ask for different things did not start on the worker one after the other. It gets one Job at "
+        "a time until one starts.",
+        "See what their events NotStarted say: a registry, nodes or volumes that cannot be used there?",
     ),
     "InvalidSpec": Reason("The spec cannot be read; the message names the field.", "Correct it."),
     "KubeconfigMissing": Reason("The Secret, its key or the file is not there.", "Create it; it is followed at once."),

@@ -110,7 +110,7 @@ def why(job: Json, context: JobContext) -> str:
 def _why_not_larger(job: Json, context: JobContext) -> str:
     """It runs, and asks for more pods at once than are reserved for it."""
     reserved = reserved_of(job)
-    if reserved is None or all(count <= reserved.counts.get(name, 0) for name, count in JOB.pod_counts(job).items()):
+    if reserved is None or all(count <= reserved.granted.get(name, 0) for name, count in JOB.pod_counts(job).items()):
         return ""
     event = context.waiting.get(job["metadata"]["uid"])
     if event is not None and waiting_reason(job, context).startswith("Growth"):

@@ -121,8 +121,19 @@ class Kind(Protocol):
     def pod_counts(self, obj: Json) -> Mapping[str, int]:
         """How many pods run at once, by pod set. Of an original or of a copy."""
 
+    def pods_needed(self, original: Json, copy: Json) -> Mapping[str, int]:
+        """By pod set, how many it still needs at once, as far as its copy says that it has come."""
+
     def pods_held(self, copy: Json) -> Mapping[str, int]:
-        """By pod set, how many a copy has: those that it may start, and those that are there still."""
+        """By pod set, how many a copy has: those that it may still start, and those that are there still."""
+
+    def pods_up(self, obj: Json) -> tuple[int, int]:
+        """How many pods are ready, or have succeeded, and how many are to be there at once. Of an original or of a
+        copy."""
+
+    def awaited_since(self, copy: Json) -> float | None:
+        """Since when a copy's pods are on their way, by its worker's clock (seconds since the epoch); None while it is
+        suspended."""
 
     def has_stopped(self, copy: Json) -> bool:
         """A copy that was suspended has noticed, and no pod of it is left; as far as it says, see `counts_stopping`."""
@@ -146,7 +157,7 @@ class Kind(Protocol):
         """Why it cannot be placed, whatever happens; in words."""
 
     def make_copy(self, original: Json, options: CopyOptions) -> Json:
-        """From the whole original, not from what the cache keeps. No larger than what is reserved for it."""
+        """From the whole original, not from what the cache keeps. No larger than what was granted to it."""
 
     def mirror(self, original: Json, observed: object) -> Json | Rejection | None:
         """The status to write onto the original for what a worker says; None where there is nothing to write."""
@@ -162,7 +173,7 @@ class Kind(Protocol):
         """To be mirrored: it has ended as it had announced, else failed for this reason."""
 
     def in_step(self, original: Json, copy: Copy, *, clock: float, may_renew: bool) -> InStep:
-        """No larger than what is reserved. `clock`: the worker's own. `may_renew`: the fence may be pushed forward."""
+        """No larger than what was granted. `clock`: the worker's own. `may_renew`: the fence may be pushed forward."""
 
     @property
     def can_be_fenced(self) -> bool: ...

@@ -13,7 +13,9 @@ again. `hold` is the user's at any time.
 Each is a merge patch for exactly the object that was decided on.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Final
 
 from multimirror.api.names import (
@@ -65,9 +67,19 @@ _GONE: Final = dict.fromkeys(
 """The uid of the copy stays until the next attempt has one: it says which copy may still be deleted."""
 
 
-def preemption_patch(kind: Kind, obj: Json, why: Preemption, *, now: float, by: str | None = None) -> Json:
-    """Mark an object that has a worker, and no mark yet. `by`: the uid of the one that it makes room for."""
+def preemption_patch(
+    kind: Kind,
+    obj: Json,
+    why: Preemption,
+    *,
+    now: float,
+    by: str | None = None,
+    along: Mapping[str, str | None] = MappingProxyType({}),
+) -> Json:
+    """Mark an object that has a worker, and no mark yet. `by`: the uid of the one that it makes room for. `along`:
+    annotations that say more about why."""
     annotations: Json = {
+        **along,
         PREEMPTED_ANNOTATION: why.value,
         PREEMPTED_BY_ANNOTATION: by,
         PREEMPTED_AT_ANNOTATION: format_time(utc_datetime(now)),

@@ -2,8 +2,9 @@
 
 Written down with the assignment (the annotation multimirror.dev/reserved), and from then on the only thing that counts:
 not what the object says, for its user may change that, but what its copy was made of, or may grow to. It changes in
-three ways. It grows when the scheduler has found room for more pods, before the copy does. It shrinks when the copy
-has shown that it did. It is written anew with the next assignment. With it goes the digest of the template that the
+four ways. It grows when the scheduler has found room for more pods, before the copy does. It shrinks when the copy
+has shown that it did. Pods whose work is done are given back: they are not counted any more, and the copy keeps its
+size. It is written anew with the next assignment. With it goes the digest of the template that the
 pods were counted from: an object whose template is another one now is counted anew, as another attempt. Unless nobody
 has changed its spec since, as its generation tells: then an API server only writes the same template otherwise (a newer
 one knows a new default), and the new digest is written down. So does whether it may be stopped for others: one that may
@@ -38,6 +39,8 @@ class ReservedPods:
     count: int
     requests: Amounts
     """Of one pod."""
+    given_back: int = 0
+    """So many more were granted, and have nothing left to do."""
 
 
 class _Counted(Protocol):
@@ -65,8 +68,13 @@ class Reserved:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Pods, by pod set."""
+        """Pods that are counted, by pod set."""
         return {pods.name: pods.count for pods in self.pod_sets}
+
+    @property
+    def granted(self) -> dict[str, int]:
+        """The most that its copy may be made for, by pod set."""
+        return {pods.name: pods.count + pods.given_back for pods in self.pod_sets}
 
     @property
     def requests(self) -> dict[str, int]:
@@ -80,9 +88,20 @@ class Reserved:
         return found | {"pods": nanos(number)}
 
     def resized(self, counts: Mapping[str, int]) -> "Reserved":
-        """With other numbers of pods; sets that are not named stay as they are."""
-        sets = tuple(replace(pods, count=counts.get(pods.name, pods.count)) for pods in self.pod_sets)
-        return replace(self, pod_sets=sets)
+        """With other numbers of pods granted, and counted; sets that are not named stay as they are."""
+        sets = (
+            replace(pods, count=counts[pods.name], given_back=0) if pods.name in counts else pods
+            for pods in self.pod_sets
+        )
+        return replace(self, pod_sets=tuple(sets))
+
+    def giving_back(self, counts: Mapping[str, int]) -> "Reserved":
+        """As many granted as before, and only so many of them counted: never more than now."""
+        sets = []
+        for pods in self.pod_sets:
+            count = min(pods.count, counts.get(pods.name, pods.count))
+            sets.append(replace(pods, count=count, given_back=pods.given_back + pods.count - count))
+        return replace(self, pod_sets=tuple(sets))
 
     def __str__(self) -> str:
         """As the annotation has it."""
@@ -91,6 +110,7 @@ class Reserved:
                 "name": pods.name,
                 "count": pods.count,
                 "requests": {name: amount_text(amount) for name, amount in sorted(pods.requests.items())},
+                **({"givenBack": pods.given_back} if pods.given_back else {}),
             }
             for pods in self.pod_sets
         ]
@@ -134,13 +154,13 @@ _readable = TextCache(_read, characters=2 * 1024 * 1024, entries=8192)
 def _parsed(found: Any) -> Reserved:
     sets = []
     for each in found["podSets"]:
-        count = each["count"]
-        if not isinstance(count, int) or not 0 <= count <= _COUNT_LIMIT:
+        count, given_back = each["count"], each.get("givenBack", 0)
+        if not _is_count(count) or not _is_count(given_back):
             raise ValueError(count)
         requests = {str(name): nanos(quantity(amount)) for name, amount in each["requests"].items()}
         if any(amount < 0 for amount in requests.values()):
             raise ValueError(requests)
-        sets.append(ReservedPods(str(each["name"]), count, requests))
+        sets.append(ReservedPods(str(each["name"]), count, requests, given_back))
     generation = found.get("generation", 0)
     return Reserved(
         str(found["template"]),
@@ -148,3 +168,7 @@ def _parsed(found: Any) -> Reserved:
         generation if isinstance(generation, int) else 0,
         preemptible=found.get("preemptible") is not False,
     )
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and 0 <= value <= _COUNT_LIMIT

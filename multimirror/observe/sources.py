@@ -1,6 +1,7 @@
 """Where the read model comes from: the dispatcher's caches and its scheduler, behind the questions of FleetState."""
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import NamedTuple, Self
 
@@ -12,6 +13,7 @@ from multimirror.kinds.pod_sets import quantities_of
 from multimirror.kube import key_of
 from multimirror.observe.snapshot import DecisionView, Original, QueueHead, Usage, WorkerFit
 from multimirror.reconcile.cache import ManagementCache
+from multimirror.reconcile.starts import Starts
 from multimirror.scheduling.assignments import Assignments
 from multimirror.scheduling.scheduler import Scheduler
 from multimirror.scheduling.usage import Usage as SchedulerUsage
@@ -31,8 +33,14 @@ class CachedFleet:
     """A FleetState."""
 
     def __init__(
-        self, management: ManagementCache, workers: Workers, assignments: Assignments, scheduler: Scheduler
+        self,
+        management: ManagementCache,
+        workers: Workers,
+        assignments: Assignments,
+        scheduler: Scheduler,
+        starts: Starts,
     ) -> None:
+        self._starts = starts
         self._management, self._workers, self._usage, self._scheduler = (
             management,
             workers,
@@ -51,7 +59,10 @@ class CachedFleet:
 
     def worker_state(self, worker: str) -> WorkerState | None:
         found = self._workers.get(worker)
-        return found.state if found is not None else None
+        if found is None:
+            return None
+        suspicion = self._starts.suspicion(worker)
+        return replace(found.state, not_starting=suspicion) if suspicion else found.state
 
     def worker_token(self, worker: str) -> TokenState | None:
         found = self._workers.get(worker)

@@ -1,18 +1,21 @@
 """What can be decided about one object. An action names all that its execution needs; carrying it out decides nothing.
 
-on the management cluster   Preempt, NoteResumed, Unassign, Reserve, PatchStatus, Tell, RejectStatus
-on a worker                 CreateCopy, DeleteCopy, SyncCopy
+on the management cluster   Preempt, NoteResumed, Unassign, Reserve, Annotate, PatchStatus, Tell, RejectStatus
+on a worker                 CreateCopy, DeleteCopy, SyncCopy, AskPods
 for the scheduler           Enqueue, Grow
 for later                   Show, Requeue
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from multimirror.batch import Json
 from multimirror.kinds.kind import Rejection
 from multimirror.kinds.preempted import Preemption
 from multimirror.kinds.reserved import Reserved
+
+Annotations = Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,13 @@ class Reserve:
 
 
 @dataclass(frozen=True, slots=True)
+class Annotate:
+    """Write these annotations of ours onto the original (None: take one away)."""
+
+    annotations: Annotations
+
+
+@dataclass(frozen=True, slots=True)
 class Unassign:
     """Suspend the object and take its worker away; the next assignment is another attempt."""
 
@@ -51,6 +61,8 @@ class Preempt:
 
     why: Preemption
     message: str
+    annotations: Annotations = field(default_factory=dict)
+    """What else is written down with the mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +78,10 @@ class PatchStatus:
     worker: str | None = None
     copy_uid: str | None = None
     """The uid of the copy, where the original does not say it yet: it is written along."""
+    reserved: Reserved | None = None
+    """The same of what is reserved for it from now on."""
+    annotations: Annotations = field(default_factory=dict)
+    """And of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +136,16 @@ class SyncCopy:
 
 
 @dataclass(frozen=True, slots=True)
+class AskPods:
+    """Find out what the pods of a copy say that are not ready, before they are taken away."""
+
+    worker: str
+    namespace: str
+    uid: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
 class Show:
     """It is held, and its status does not say so yet (showing.py)."""
 
@@ -131,6 +157,6 @@ class Requeue:
     seconds: float
 
 
-WorkerAction = CreateCopy | DeleteCopy | SyncCopy
-ManagementAction = Preempt | NoteResumed | Unassign | Reserve | PatchStatus | RejectStatus | Tell
+WorkerAction = CreateCopy | DeleteCopy | SyncCopy | AskPods
+ManagementAction = Preempt | NoteResumed | Unassign | Reserve | Annotate | PatchStatus | RejectStatus | Tell
 Action = Enqueue | Grow | ManagementAction | WorkerAction | Show | Requeue

@@ -5,8 +5,8 @@
     run by somebody else    -> it is taken from its worker, suspended, and not placed
     not assigned            -> copies of earlier attempts go first, then it shows that it waits, then it is placed
     assigned                -> one copy on that worker: made, kept in step, mirrored; lost or vanished: another attempt
-                               (one that is taken back from there: see eviction.py)
-                               (how large it may be, and what is counted for it: see counting.py)
+                               (how large it may be, and what is counted for it: see counting.py; whether its pods are
+                               ready in time: starting.py; how it is taken back from there: eviction.py)
 
 The order of the rules is the proof of the invariants: nothing is placed while a copy of it can still be seen (I1), a
 finished object keeps no copy that could start a pod (I2), only copies that are ours by proof come in here at all (I5,
@@ -18,9 +18,11 @@ finished when they vanished.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final, Literal
 
 from multimirror.api import HOLD_ANNOTATION
+from multimirror.api.not_started import was_given_up
 from multimirror.api.placement import (
     Copy,
     admitted_queue_of,
@@ -35,12 +37,15 @@ from multimirror.batch.times import format_time, seconds_of, utc_datetime
 from multimirror.kinds.kind import Rejection, is_held
 from multimirror.reconcile.actions import (
     Action,
+    Annotate,
     CreateCopy,
     DeleteCopy,
     Enqueue,
     PatchStatus,
+    Preempt,
     RejectStatus,
     Requeue,
+    Reserve,
     Show,
     SyncCopy,
     Tell,
@@ -48,6 +53,7 @@ from multimirror.reconcile.actions import (
 )
 from multimirror.reconcile.counting import another_template, reservation, template_changed
 from multimirror.reconcile.eviction import drain, take_back, taken_away
+from multimirror.reconcile.starting import avoided, awaited, next_avoided_end
 from multimirror.reconcile.state import ObservedState
 from multimirror.workers.state import Contact, out_of_reach
 
@@ -100,15 +106,18 @@ def _unassigned(obj: Json, state: ObservedState) -> list[Action]:
     if blocked:
         return blocked
     if is_held(state.kind, obj):
+        why = "because it did not start" if was_given_up(obj) else "as its user asked"
         message = (
-            "it is held, as its user asked, and not placed; set spec.suspend to false, or remove the annotation "
+            f"it is held, {why}, and not placed; set spec.suspend to false, or remove the annotation "
             f"{HOLD_ANNOTATION}, to let it go"
         )
         held: list[Action] = [Tell("Held", message, "Normal")]
         return held if state.kind.shows_that_it_waits(obj) else [*held, Show()]
     # Where an earlier copy keeps its name, or may still run after all, there is no place for another.
     kept = {copy.worker: "an earlier copy of it is still there" for copy in _within_reach(state.copies, state)}
-    return [Enqueue(tuple(sorted((kept | dict(state.refusals)).items())))]
+    avoid = {**kept, **avoided(obj, state.now), **state.refusals}
+    again = next_avoided_end(obj, state.now)
+    return [Enqueue(tuple(sorted(avoid.items()))), *([Requeue(again + 0.1)] if again is not None else [])]
 
 
 def decide_shown(state: ObservedState) -> list[Action]:
@@ -158,9 +167,29 @@ def _assigned(obj: Json, state: ObservedState, cluster: str, copy: Copy | None) 
         return [Tell("CopyTerminating", message), *mirrored]  # finalizers may keep it for ever
     if template_changed(kind, obj) and not kind.outcome(obj).ending:
         return mirrored or another_template(kind, obj, copy)
-    # One write to the original at a time: what is reserved is written down when its status is.
-    counted = reservation(kind, obj, copy, may_write=not mirrored)
-    return _in_step(obj, state, copy, contact) + counted + mirrored
+    starts = awaited(obj, state, copy, contact)
+    if any(isinstance(action, Preempt) for action in starts):
+        return starts
+    written = _in_one_write(mirrored, reservation(kind, obj, copy) + starts)
+    return _in_step(obj, state, copy, contact) + written
+
+
+def _in_one_write(mirrored: list[Action], others: list[Action]) -> list[Action]:
+    """One write to the original at a time: what is written down about it goes along with its status. Where that breaks
+    a rule nothing is written: whoever says such things gives nothing back."""
+    notes = [action for action in others if isinstance(action, Reserve | Annotate)]
+    rest = [action for action in others if not isinstance(action, Reserve | Annotate)]
+    if not mirrored:
+        return rest + notes[:1]  # the next one when that is observed
+    for note in notes:
+        mirrored = [_along(action, note) if isinstance(action, PatchStatus) else action for action in mirrored]
+    return rest + mirrored
+
+
+def _along(status: PatchStatus, note: Reserve | Annotate) -> PatchStatus:
+    if isinstance(note, Reserve):
+        return replace(status, reserved=note.reserved)
+    return replace(status, annotations=note.annotations)
 
 
 def _ends(obj: Json, state: ObservedState, copy: Copy | None) -> bool:

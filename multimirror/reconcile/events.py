@@ -16,6 +16,7 @@ from multimirror.reconcile.execute import WorkerContext
 from multimirror.reconcile.lanes import Lanes
 from multimirror.reconcile.memory import LastSeen
 from multimirror.reconcile.observer import Observer
+from multimirror.reconcile.starts import FORGOTTEN_AFTER_SECONDS, Starts
 from multimirror.scheduling.assignments import Assignments
 from multimirror.scheduling.scheduler import Scheduler
 from multimirror.workers import Workers
@@ -33,11 +34,13 @@ class EventHandlers:
         lanes: Lanes,
         scheduler: Scheduler,
         assignments: Assignments,
+        starts: Starts,
         context: WorkerContext,
         report: Callable[[], None],
     ) -> None:
         self._originals, self._workers, self._observer, self._lanes = management.originals, workers, observer, lanes
         self._scheduler, self._assignments, self._report = scheduler, assignments, report
+        self._starts = starts
         self._memory, self._timer, self._announcements = context.memory, context.timer, context.announcements
         self._originals.subscribe(self)
         workers.subscribe(self)
@@ -97,6 +100,11 @@ class EventHandlers:
         new = change.new
         if self._assignments.observe(ref, new) and not change.initial:
             self._scheduler.wake()  # what it gave back may be what another one waits for
+        if self._starts.observe(self._originals.kind(ref), ref, new):
+            self._scheduler.wake()
+            # A failure is forgotten by itself, and nothing else may happen then.
+            loop = asyncio.get_running_loop()
+            loop.call_later(FORGOTTEN_AFTER_SECONDS + 1, self._scheduler.wake)
         if not change.initial:
             self._timer.original_changed(change.old, new, asyncio.get_running_loop().time())
         if new is None:

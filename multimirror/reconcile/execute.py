@@ -20,13 +20,18 @@ from multimirror.api import ADMITTED_QUEUE_ANNOTATION, COPY_UID_ANNOTATION, RESE
 from multimirror.api.ownership import Signer
 from multimirror.api.placement import Copy, admitted_queue_of, attempt_of, cluster_of, copy_uid_of, exactly, origin_uid
 from multimirror.batch import Json
+from multimirror.batch.labels import CONTROLLER_UID_LABEL
 from multimirror.kinds import CopyOptions, Kind, Ref, ref_of
-from multimirror.kinds.preempted import preemption_patch, resumption_patch, unassignment_patch
-from multimirror.kube import Client, RequeueAfter, key_of
+from multimirror.kinds.preempted import Preemption, preemption_patch, resumption_patch, unassignment_patch
+from multimirror.kinds.reserved import Reserved
+from multimirror.kube import ApiError, Client, RequeueAfter, key_of
 from multimirror.kube.errors import AlreadyExists, BadAnswer, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from multimirror.kube.patch import merge_patch
+from multimirror.kube.resources import PODS
 from multimirror.reconcile import metrics
 from multimirror.reconcile.actions import (
+    Annotate,
+    AskPods,
     CreateCopy,
     DeleteCopy,
     PatchStatus,
@@ -41,6 +46,7 @@ from multimirror.reconcile.memory import Memory
 from multimirror.reconcile.metrics import DispatchTimer
 from multimirror.reconcile.originals import Originals
 from multimirror.reconcile.pacing import Pacer, job_bucket
+from multimirror.reconcile.starting import words_of
 from multimirror.reconcile.state import ObservedState
 from multimirror.reconcile.wholes import WholeOriginals
 from multimirror.scheduling.announcements import Announcements
@@ -56,6 +62,9 @@ _LONGEST_REASON: Final = 300
 """Characters of what a worker says that its users read."""
 _WRITES_OF_A_MOVE: Final = 3
 """Away, to the next worker, and what the copy there says first."""
+_PODS_ASKED: Final = 20
+"""Pods that are not ready mostly say the same."""
+_ASK_SECONDS: Final = 5.0
 _ASK_AGAIN_SECONDS: Final = 300.0
 """For a status that breaks a rule: mostly it always will, unless it is the rule of a policy that is put right."""
 
@@ -87,8 +96,12 @@ class ManagementExecutor:
             return wait
         changed_at, notes.changed_at = notes.changed_at, None
         metadata = exactly(obj)
-        if action.copy_uid is not None:
-            metadata["annotations"] = {COPY_UID_ANNOTATION: action.copy_uid}
+        along: Json = {COPY_UID_ANNOTATION: action.copy_uid} if action.copy_uid is not None else {}
+        if action.reserved is not None:
+            along |= self._counted(obj, action.reserved)
+        along |= action.annotations
+        if along:
+            metadata["annotations"] = along
         body = {"metadata": metadata, "status": merge_patch(obj.get("status") or {}, action.status)}
         name, namespace = obj["metadata"]["name"], obj["metadata"]["namespace"]
         try:
@@ -143,23 +156,37 @@ class ManagementExecutor:
         _log.info("unassigned", ref=str(ref), object=key_of(obj), cluster=worker, reason=action.reason)
         return None
 
-    async def reserve(self, kind: Kind, obj: Json, action: Reserve) -> None:
-        """Write down what is counted for it, and in which queue."""
-        queue = admitted_queue_of(obj) or self._originals.queue_of(obj)
-        written = {RESERVED_ANNOTATION: str(action.reserved), ADMITTED_QUEUE_ANNOTATION: queue}
-        await self._patch(kind, obj, {"metadata": {**exactly(obj), "annotations": written}})
-        ref = ref_of(kind, obj)
-        _log.info("reserved", ref=str(ref), object=key_of(obj), pods=sum(action.reserved.counts.values()))
-
-    async def preempt(self, kind: Kind, obj: Json, action: Preempt) -> None:
+    async def preempt(self, kind: Kind, obj: Json, action: Preempt) -> RequeueAfter | None:
         """Mark it, and say why."""
-        await self._patch(kind, obj, preemption_patch(kind, obj, action.why, now=self._clock()))
-        self._announcements.tell(kind, obj, "Preempted", action.message, "Normal")
-        _log.info("preempted", ref=str(ref_of(kind, obj)), object=key_of(obj), cluster=cluster_of(obj), why=action.why)
+        worker, not_started = cluster_of(obj) or "", action.why is Preemption.NOT_STARTED
+        if not_started and (wait := self._paced(kind, obj, worker)) is not None:
+            return wait  # the others are no worker's doing
+        patch = preemption_patch(kind, obj, action.why, now=self._clock(), along=action.annotations)
+        await self._patch(kind, obj, patch)
+        if not_started:
+            self._announcements.tell(kind, obj, "NotStarted", action.message)
+        else:
+            self._announcements.tell(kind, obj, "Preempted", action.message, "Normal")
+        _log.info("preempted", ref=str(ref_of(kind, obj)), object=key_of(obj), cluster=worker, why=action.why)
+        return None
 
     async def note_resumed(self, kind: Kind, obj: Json) -> None:
         """Its user has resumed it."""
         await self._patch(kind, obj, resumption_patch(obj))
+
+    async def annotate(self, kind: Kind, obj: Json, action: Annotate) -> None:
+        """Write these down."""
+        await self._patch(kind, obj, {"metadata": {**exactly(obj), "annotations": dict(action.annotations)}})
+
+    async def reserve(self, kind: Kind, obj: Json, action: Reserve) -> None:
+        """Write down what is counted for it, and in which queue."""
+        await self._patch(kind, obj, {"metadata": {**exactly(obj), "annotations": self._counted(obj, action.reserved)}})
+        ref = ref_of(kind, obj)
+        _log.info("reserved", ref=str(ref), object=key_of(obj), pods=sum(action.reserved.counts.values()))
+
+    def _counted(self, obj: Json, reserved: Reserved) -> Json:
+        queue = admitted_queue_of(obj) or self._originals.queue_of(obj)
+        return {RESERVED_ANNOTATION: str(reserved), ADMITTED_QUEUE_ANNOTATION: queue}
 
     async def _patch(self, kind: Kind, obj: Json, body: Json) -> None:
         metadata = obj["metadata"]
@@ -204,7 +231,24 @@ class WorkerExecutor:
         assert state.original is not None, "without it there is nothing to do but to delete"
         if isinstance(action, SyncCopy):
             return await self._sync(state.kind, state.original, action)
+        if isinstance(action, AskPods):
+            self._context.memory.of(ref).pods_said = action.attempt, await self._ask_pods(action)
+            return None
         return await self._create(state.kind, state.original, action)
+
+    async def _ask_pods(self, action: AskPods) -> str:
+        """What some of its pods say; nothing where we may not know, or it does not answer soon."""
+        selector = f"{CONTROLLER_UID_LABEL}={action.uid}"
+        client = self._session.client
+        try:
+            pages = client.pages(
+                PODS, action.namespace, label_selector=selector, limit=_PODS_ASKED, timeout=_ASK_SECONDS
+            )
+            async for page in pages:
+                return words_of(page.items)
+        except ApiError as error:
+            _log.info("what pods say is not known", cluster=self._name, error=str(error))
+        return ""
 
     async def _create(self, kind: Kind, obj: Json, action: CreateCopy) -> RequeueAfter | None:
         """Make the copy; when something of that name is there already, find out whose it is."""

@@ -23,8 +23,9 @@ from multimirror.kube.supervise import Supervisor
 from multimirror.options import DispatcherOptions
 from multimirror.reconcile.actions import (
     Action,
+    Annotate,
+    AskPods,
     CreateCopy,
-    DeleteCopy,
     Enqueue,
     Grow,
     NoteResumed,
@@ -34,9 +35,9 @@ from multimirror.reconcile.actions import (
     Requeue,
     Reserve,
     Show,
-    SyncCopy,
     Tell,
     Unassign,
+    WorkerAction,
 )
 from multimirror.reconcile.decide import decide
 from multimirror.reconcile.execute import ManagementExecutor, WorkerContext, WorkerExecutor
@@ -194,7 +195,7 @@ class Lanes:
         state = self._observer.observe(ref)
         actions = decide(state)
         self._offer_or_withdraw(ref, actions)
-        for worker in {action.worker for action in actions if isinstance(action, CreateCopy | DeleteCopy | SyncCopy)}:
+        for worker in {action.worker for action in actions if isinstance(action, WorkerAction)}:
             lane = self.open(worker)
             if lane is not None:
                 lane.queue.add(ref)
@@ -224,11 +225,13 @@ class Lanes:
             case Unassign():
                 return await self._executor.unassign(kind, obj, action)
             case Preempt():
-                await self._executor.preempt(kind, obj, action)
+                return await self._executor.preempt(kind, obj, action)
             case NoteResumed():
                 await self._executor.note_resumed(kind, obj)
             case Reserve():
                 await self._executor.reserve(kind, obj, action)
+            case Annotate():
+                await self._executor.annotate(kind, obj, action)
             case RejectStatus():
                 self._executor.reject_status(kind, obj, action)
             case Show():
@@ -266,9 +269,9 @@ class Lanes:
         executor = WorkerExecutor(worker, session, self._context)
         result: RequeueAfter | None = None
         for action in decide(state):
-            if isinstance(action, CreateCopy | DeleteCopy | SyncCopy) and action.worker == name:
+            if isinstance(action, WorkerAction) and action.worker == name:
                 result = await executor.execute(ref, state, action) or result
-                if result is None and isinstance(action, CreateCopy):
+                if result is None and isinstance(action, CreateCopy | AskPods):
                     self.add(ref)
         return result
 

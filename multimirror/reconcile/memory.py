@@ -41,6 +41,8 @@ class Notes:
     """For which attempt a copy was made last, and when."""
     blocked_since: float | None = None
     """Since when copies of earlier attempts have been there that nobody may overtake."""
+    pods_said: tuple[int, str] | None = None
+    """What the pods of that attempt's copy said when they were not ready in time."""
     taken_since: float | None = None
     """Since when the name of its copy has been taken by something that ought to go."""
     rejected_status: Json | None = None

@@ -26,6 +26,7 @@ from multimirror.kinds.pod_sets import total
 from multimirror.kinds.reserved import Reserved, reserved_of
 from multimirror.reconcile.cache import ManagementCache
 from multimirror.reconcile.memory import Memory
+from multimirror.reconcile.starts import Starts
 from multimirror.reconcile.state import ObservedState, policy_of
 from multimirror.scheduling.candidates import Candidate, Growth, WorkerSnapshot, candidate
 from multimirror.workers import Contact, Workers
@@ -40,10 +41,11 @@ class Observer:
         workers: Workers,
         memory: Memory,
         clock: Callable[[], float],
+        starts: Starts,
         *,
         max_job_bytes: int = MAX_JOB_BYTES,
     ) -> None:
-        self._max_job_bytes = max_job_bytes
+        self._max_job_bytes, self._starts = max_job_bytes, starts
         self._management, self._workers, self._memory, self._clock = management, workers, memory, clock
         self._holders: dict[Ref, set[str]] = {}  # the workers that have shown a copy of it
 
@@ -87,6 +89,9 @@ class Observer:
             if last_seen is not None and last_seen.attempt == attempt_of(obj)
             else None,
             rejected_patch=notes.rejected_patch if notes is not None else None,
+            pods_said=notes.pods_said[1]
+            if notes is not None and notes.pods_said is not None and notes.pods_said[0] == attempt_of(obj)
+            else None,
             blocked_since=self._blocked_since(ref, obj, copies, now),
             waits=waits,
             now=now,
@@ -181,7 +186,11 @@ class Observer:
         if worker is None or spec is None:
             return None
         recorded = self._workers.contact(name).recorded
-        return WorkerSnapshot(name=name, spec=spec, state=worker.state, recorded=recorded)
+        suspicion = self._starts.suspicion(name)
+        most = self._starts.settled(name) + 1 if suspicion else None
+        return WorkerSnapshot(
+            name=name, spec=spec, state=worker.state, recorded=recorded, suspicion=suspicion, most_jobs=most
+        )
 
     def _copies(self, ref: Ref) -> list[Copy]:
         """Only those are asked that have shown one: with fifty workers, asking all is most of a decision's cost."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from multimirror.api import Hold, MirrorQueueSpec
+from multimirror.api import Hold, MirrorQueueSpec, Start
 from multimirror.api.placement import Copy
 from multimirror.batch import Json
 from multimirror.kinds.kind import Kind
@@ -24,6 +24,8 @@ class Policy:
     """How much longer than its fence, and its pods' time to stop, a fenced object waits before it moves."""
     drains: bool = False
     """What runs is taken back."""
+    start: Start | None = None
+    """How soon its pods have to be ready."""
 
 
 def policy_of(queue: MirrorQueueSpec | None) -> Policy:
@@ -35,6 +37,7 @@ def policy_of(queue: MirrorQueueSpec | None) -> Policy:
         when_lost=lost.action.value,
         retention=queue.retention,
         drains=queue.hold is Hold.DRAIN,
+        start=queue.start,
     )
     return replace(policy, grace=queue.fence.grace) if queue.fence is not None else policy
 
@@ -61,6 +64,8 @@ class ObservedState:
     """The status of the current attempt's copy when it was last seen, if it was finished and has vanished."""
     rejected_patch: Json | None = None
     """The change of a copy that its worker would not take, or changed back; `of` is the copy's uid."""
+    pods_said: str | None = None
+    """What pods of the current attempt's copy said that were not ready; None: nobody has asked them."""
     blocked_since: float | None = None
     """Since when copies of earlier attempts have been seen, while the present one has none yet."""
     waits: bool = False

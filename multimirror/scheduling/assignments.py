@@ -29,6 +29,7 @@ from multimirror.api import (
     FENCE_ANNOTATION,
     HOLD_ANNOTATION,
     RESERVED_ANNOTATION,
+    STARTING_ANNOTATION,
 )
 from multimirror.api.placement import admitted_queue_of, attempt_of, cluster_of
 from multimirror.batch import Json
@@ -54,6 +55,8 @@ class Assignment:
     """Of the copy, there."""
     attempt: int
     fence: int | None
+    starting: bool = False
+    """Its queue says how soon its pods have to be ready."""
 
     @property
     def reservation(self) -> Reservation:
@@ -70,6 +73,7 @@ class Assignment:
             FENCE_ANNOTATION: str(self.fence) if self.fence is not None else None,
             RESERVED_ANNOTATION: str(reserved),
             HOLD_ANNOTATION: None,
+            STARTING_ANNOTATION: "true" if self.starting else None,
         }
         metadata = {
             "uid": self.candidate.ref.uid,

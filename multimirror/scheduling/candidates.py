@@ -21,6 +21,10 @@ class WorkerSnapshot:
     state: WorkerState = field(default_factory=lambda: WorkerState(connected=True))
     recorded: bool = True
     """Its status says that it is connected; see the fence."""
+    suspicion: str = ""
+    """Why it gets one Job at a time, in words; empty: it does not."""
+    most_jobs: int | None = None
+    """As many as it may have for that."""
 
     @property
     def is_open(self) -> bool:

@@ -36,7 +36,7 @@ class WorkerInfo:
     def of(cls, snapshot: WorkerSnapshot, capacity: Amounts, usage: Usage) -> "WorkerInfo":
         left = {name: amount - usage.of(name) for name, amount in capacity.items()}
         weight, limit = snapshot.spec.weight, snapshot.spec.max_jobs
-        full = limit is not None and usage.jobs >= limit
+        full = any(most is not None and usage.jobs >= most for most in (limit, snapshot.most_jobs))
         return cls(snapshot.name, snapshot, capacity, usage, left, weight, full, snapshot.lists_all)
 
     def fullness(self, asked: Asked) -> float:
@@ -239,7 +239,7 @@ def result(waiter: Waiter, worker: str, info: WorkerInfo | None, *, fenced: bool
         or (not_recorded(info) if fenced else "")
         or namespace_not_there(candidate, info)
         or refused_before(candidate, info)
-        or (f"it runs {jobs} Jobs, as many as it may" if info.is_full else "")
+        or (_full(info) if info.is_full else "")
     )
     if why:
         return FilterResult(worker, fits=False, why=why)
@@ -252,6 +252,13 @@ def result(waiter: Waiter, worker: str, info: WorkerInfo | None, *, fenced: bool
     full = info.fullness(waiter.asked)
     why = f"{jobs} Job{'' if jobs == 1 else 's'} there" + (f", would be {full:.0%} full" if full else "")
     return FilterResult(worker, fits=True, why=why)
+
+
+def _full(info: WorkerInfo) -> str:
+    jobs, limit = info.usage.jobs, info.snapshot.spec.max_jobs
+    if limit is not None and jobs >= limit:
+        return f"it runs {jobs} Jobs, as many as it may"
+    return f"one Job is tried there: {info.snapshot.suspicion}"
 
 
 def _too_little(waiter: Waiter, resource: str, there: Amounts, which: str) -> str:

@@ -38,7 +38,7 @@ class GrowthWaits:
     why: object
 
     def __str__(self) -> str:
-        before, after = (sum(each.counts.values()) for each in (self.growth.before, self.growth.after))
+        before, after = (sum(each.granted.values()) for each in (self.growth.before, self.growth.after))
         worker = self.growth.worker
         return f"it runs on worker {worker} with room for {_pods(before)}, and waits to grow to {after}: {self.why}"
 
@@ -73,8 +73,8 @@ def objection(
 
 def is_wanted(growth: Growth, asked: Mapping[str, int]) -> bool:
     """Whether an object that asks for so many pods (by pod set) would still grow to that."""
-    counts = growth.before.counts
-    return growth.after == growth.before.resized({name: max(asked.get(name, 0), counts[name]) for name in counts})
+    before = growth.before.granted
+    return growth.after.granted == {name: max(asked.get(name, 0), count) for name, count in before.items()}
 
 
 def _asked(amounts: Mapping[str, int], more: Mapping[str, int]) -> tuple[tuple[str, int], ...]:

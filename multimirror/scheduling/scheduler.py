@@ -230,7 +230,9 @@ class Scheduler:
             return
         self._drop(candidate.ref)
         fence = int(queue.fence.timeout) if queue.fence is not None else None
-        self._assignments.decide(Assignment(candidate, step.decision, worker, namespace, attempt_of(obj) + 1, fence))
+        attempt, starting = attempt_of(obj) + 1, queue.start is not None
+        assignment = Assignment(candidate, step.decision, worker, namespace, attempt, fence, starting)
+        self._assignments.decide(assignment)
         self._in_flight[candidate.ref] = candidate.namespace
         self._writers.queue.add(candidate.ref)
 
@@ -355,7 +357,7 @@ class Scheduler:
             raise NotYet(f"the cache does not show yet what became of {key_of(obj)}") from error
         self._assignments.grown(ref, _version(answer))
         self._objects.writes(ref).wrote(answer)
-        before, after = (sum(each.counts.values()) for each in (growth.before, growth.after))
+        before, after = (sum(each.granted.values()) for each in (growth.before, growth.after))
         message = f"may have {after} pods at once on worker {growth.worker}, instead of {before}"
         self._announcements.tell_once(kind, obj, "Grown", message, "Normal")
         _log.info("grown", ref=str(ref), object=key_of(obj), cluster=growth.worker, pods=after)

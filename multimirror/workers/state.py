@@ -74,6 +74,8 @@ class WorkerState:
     """What we may not do there, and would need to."""
     capacity: Mapping[str, Decimal] | None = None
     namespaces: frozenset[str] | None = field(default=None, compare=False)
+    not_starting: str = ""
+    """Why it gets one Job at a time, in words; empty: it does not."""
     unfollowed: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Kinds (`jobs.batch`) and namespaces there whose copies cannot be followed, and why: their own trouble alone."""
 
@@ -105,9 +107,11 @@ def conditions(
     reason, message = state.why_not_ready
     if state.ready and cordoned:
         reason, message = "Cordoned", "it takes no new Jobs; those that run there go on"
+    elif state.ready and state.not_starting:
+        reason, message = "JobsDoNotStart", state.not_starting
     found = [
         (CONNECTED, state.connected, state.reason, state.message),
-        (READY, state.ready and not cordoned, reason, message),
+        (READY, state.ready and not cordoned and not state.not_starting, reason, message),
         *_token_condition(token),
     ]
     if state.misbehaviour is not None:

@@ -6,6 +6,7 @@ They go through the mirror like any other, so that every rule of the Job API is 
 from typing import Final
 
 from multimirror.api import HOLD_ANNOTATION
+from multimirror.api.not_started import was_given_up
 from multimirror.api.placement import cluster_of, hold_requested
 from multimirror.batch import Json, Phase, find_condition, is_suspended, phase, with_condition
 from multimirror.batch.conditions import SUSPENDED
@@ -19,6 +20,10 @@ WAITS: Final = f"{_OURS}it waits for a worker cluster; its events and `multimirr
 HELD: Final = (
     f"{_OURS}it is held, as its user asked; set spec.suspend to false, or remove the annotation {HOLD_ANNOTATION}, "
     "to let it go"
+)
+GIVEN_UP: Final = (
+    f"{_OURS}it is held, because its pods were not ready in time wherever it was tried; its events say more. Set "
+    f"spec.suspend to false, or remove the annotation {HOLD_ANNOTATION}, to have it tried again"
 )
 
 
@@ -56,7 +61,9 @@ def is_our_own(condition: Json) -> bool:
 def _message(job: Json) -> str:
     if cluster_of(job) is not None:
         return STOPPED
-    return HELD if hold_requested(job) and job["spec"].get("suspend") else WAITS
+    if hold_requested(job) and job["spec"].get("suspend"):
+        return GIVEN_UP if was_given_up(job) else HELD
+    return WAITS
 
 
 def ended_status(job: Json, now: str, *, reason: str = "", message: str = "") -> Json:

@@ -5,11 +5,12 @@ from typing import Final
 
 from multimirror.api.placement import Copy, fence_of
 from multimirror.batch import Json, Phase, find_condition, phase
+from multimirror.batch.times import seconds_of
 from multimirror.kinds.job import endings, fence, trim
 from multimirror.kinds.job.copy import make_copy
 from multimirror.kinds.job.mirror import mirror_status
 from multimirror.kinds.job.reading import read_copy
-from multimirror.kinds.job.sizes import pods_held, pods_of, pods_there, pods_uncounted, size_in_step
+from multimirror.kinds.job.sizes import pods_held, pods_left, pods_of, pods_there, pods_uncounted, pods_up, size_in_step
 from multimirror.kinds.kind import RUNNING, CopyOptions, InStep, Kind, Outcome, Rejection
 from multimirror.kinds.pod_sets import PodSet
 from multimirror.kinds.reserved import reserved_of
@@ -77,8 +78,21 @@ class JobKind:
     def pod_counts(self, obj: Json) -> Mapping[str, int]:
         return {_PODS: pods_of(obj["spec"])}
 
+    def pods_needed(self, original: Json, copy: Json) -> Mapping[str, int]:
+        return {_PODS: pods_left(original["spec"], copy.get("status") or {})}
+
     def pods_held(self, copy: Json) -> Mapping[str, int]:
         return {_PODS: pods_held(copy)}
+
+    def pods_up(self, obj: Json) -> tuple[int, int]:
+        return pods_up(obj), pods_of(obj["spec"])
+
+    def awaited_since(self, copy: Json) -> float | None:
+        """From its creation on, or since it was resumed: only that sets its start anew."""
+        if self.is_suspended(copy) or fence.is_suspended(copy):
+            return None
+        created = seconds_of(copy["metadata"].get("creationTimestamp"), 0.0)
+        return max(created, seconds_of((copy.get("status") or {}).get("startTime"), 0.0)) or None
 
     def has_stopped(self, copy: Json) -> bool:
         return fence.is_suspended(copy) and not pods_there(copy) and not pods_uncounted(copy)
@@ -104,7 +118,7 @@ class JobKind:
 
     def make_copy(self, original: Json, options: CopyOptions) -> Json:
         reserved = reserved_of(original)
-        return make_copy(original, options, most=reserved.counts.get(_PODS) if reserved is not None else None)
+        return make_copy(original, options, most=reserved.granted.get(_PODS) if reserved is not None else None)
 
     def mirror(self, original: Json, observed: object) -> Json | Rejection | None:
         return mirror_status(original, observed)
@@ -122,7 +136,7 @@ class JobKind:
         """The fields that may change while a Job runs, and only those: what a worker's webhooks add is not ours."""
         spec, theirs, reserved = original["spec"], copy.object["spec"], reserved_of(original)
         # Where nothing is written down yet, it is what the copy has.
-        most = reserved.counts.get(_PODS, 0) if reserved is not None else pods_of(theirs)
+        most = reserved.granted.get(_PODS, 0) if reserved is not None else pods_of(theirs)
         wanted: Json = size_in_step(spec, most)
         again_in: float | None = None
         fenced = fence_of(original) is not None

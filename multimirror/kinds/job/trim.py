@@ -52,7 +52,14 @@ _ORIGINAL_SPEC: Final = (
     "managedBy",
     "activeDeadlineSeconds",
 )
-_COPY_SPEC: Final = ("parallelism", "completions", "completionMode", "suspend", "activeDeadlineSeconds")
+_COPY_SPEC: Final = (
+    "parallelism",
+    "completions",
+    "completionMode",
+    "backoffLimitPerIndex",
+    "suspend",
+    "activeDeadlineSeconds",
+)
 _STATUS_NUMBERS: Final = ("active", "ready", "terminating", "succeeded", "failed")
 _STATUS_TEXTS: Final = ("completedIndexes", "failedIndexes", "startTime", "completionTime")
 _CONDITION: Final = ("type", "status", "reason", "message", "lastProbeTime", "lastTransitionTime")

@@ -3,11 +3,13 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from multimirror.api import PREEMPTIBLE_LABEL, RESERVED_ANNOTATION
 from multimirror.kinds import JOB
 from multimirror.kinds.reserved import Reserved, reserved_by_assignment, reserved_for, reserved_of
-from multimirror.reconcile.actions import Action, CreateCopy, Grow, Reserve, SyncCopy, Unassign
+from multimirror.reconcile.actions import Action, CreateCopy, Grow, PatchStatus, Reserve, SyncCopy, Unassign
 from multimirror.reconcile.decide import decide
 from multimirror.workers.state import Contact
 from tests.unit.reconcile.builders import Builder, CopyBuilder, a_copy, a_job, copy_of, observed
@@ -113,6 +115,98 @@ def test_what_was_assigned_by_an_older_version_is_counted_as_its_copy_is() -> No
     actions = decided(job, a_copy("w1").of_size(3, 9).started())
     assert counts(actions, Reserve) == [{"main": 3}]
     assert patches(actions) == [], "it does not grow before that is written down"
+
+
+# --- giving back
+
+
+def given_back(pods: int, completions: int | None, status: Json, mode: str = "NonIndexed") -> dict[str, int] | None:
+    """What is counted for a Job of that size afterwards, when its copy says this; None: nothing is written."""
+    job, copy = a_job().of_size(pods, completions, mode), a_copy("w1").of_size(pods, completions, mode)
+    for each in (job, copy):
+        each.spec(backoffLimitPerIndex=1, **({"completions": None} if completions is None else {}))
+    copy.started().job["status"] |= {"ready": 0} | status
+    actions = decided(job.on("w1").started(), copy)
+    assert not counts(actions, Grow)
+    assert patches(actions) == []
+    (written,) = [action for action in actions if isinstance(action, PatchStatus)]
+    assert not counts(actions, Reserve), "that would be a write of its own"
+    return written.reserved.counts if written.reserved is not None else None
+
+
+@pytest.mark.parametrize(
+    ("size", "status", "counted"),
+    [
+        pytest.param((4, 100), {"succeeded": 96, "active": 4}, None, id="as many are left as run at once"),
+        pytest.param((4, 100), {"succeeded": 98, "active": 2}, 2, id="fewer are left"),
+        pytest.param((4, 4), {"succeeded": 3, "active": 2}, 2, id="one more is there than is needed"),
+        pytest.param((4, 4), {"succeeded": 3, "active": 1, "terminating": 3}, None, id="they are on their way out"),
+        pytest.param((4, 4), {"succeeded": 4, "active": 4}, None, id="all is done, its worker says, and they run"),
+        pytest.param((4, 4), {"succeeded": 4, "active": -4}, 1, id="the last one is given back with the end"),
+        pytest.param((1, 1), {"succeeded": 1, "active": 0}, None, id="so one pod never is"),
+        pytest.param((100, 100), {"succeeded": 12, "active": 88}, None, id="less than an eighth is not worth it"),
+        pytest.param((100, 100), {"succeeded": 13, "active": 87}, 87, id="an eighth is"),
+        pytest.param((4, 4), {"failed": 3, "active": 4}, None, id="pods that failed are made again"),
+        pytest.param(
+            (4, None), {"succeeded": 1, "active": 2}, 2, id="a work queue starts none after its first success"
+        ),
+        pytest.param((4, None), {"failed": 1, "active": 4}, None, id="and before that as many as it may"),
+    ],
+)
+def test_what_is_given_back(size: tuple[int, int | None], status: Json, counted: int | None) -> None:
+    assert given_back(*size, status) == ({"main": counted} if counted is not None else None)
+
+
+@pytest.mark.parametrize(
+    ("status", "counted"),
+    [
+        pytest.param({"completedIndexes": "0,2-3", "succeeded": 3}, 1, id="completed"),
+        pytest.param({"completedIndexes": "0", "succeeded": 1, "failedIndexes": "2,3", "failed": 4}, 1, id="failed"),
+        pytest.param({"completedIndexes": "0-3,7-9", "succeeded": 7}, 1, id="beyond its size: the last one stays"),
+        pytest.param({"succeeded": 3}, None, id="a number is not a list of them"),
+        pytest.param({"completedIndexes": "3,2,1", "succeeded": 3}, None, id="what cannot be read is not done"),
+    ],
+)
+def test_what_is_given_back_of_indexes(status: Json, counted: int | None) -> None:
+    job, copy = a_job().of_size(4, 4, "Indexed"), a_copy("w1").of_size(4, 4, "Indexed").started()
+    job.spec(backoffLimitPerIndex=1), copy.spec(backoffLimitPerIndex=1)
+    copy.job["status"] |= status | {"active": 1, "ready": 0}
+    actions = decided(job.on("w1").started(), copy)
+    along = [action.reserved for action in actions if isinstance(action, PatchStatus) and action.reserved is not None]
+    assert [each.counts for each in along] == ([{"main": counted}] if counted is not None else [])
+
+
+@given(pods=st.integers(1, 40), progress=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 50)), max_size=30))
+def test_what_is_counted_never_grows_and_covers_what_was_seen_when_it_shrank(
+    pods: int, progress: list[tuple[int, int]]
+) -> None:
+    """A worker that says anything, in any order."""
+    job = a_job().of_size(pods, 40).on("w1").started()
+    for succeeded, there in progress:
+        before = reserved_of(job.job)
+        copy = a_copy("w1").of_size(pods, 40).started()
+        copy.job["status"] |= {"succeeded": succeeded, "active": there, "ready": 0}
+        for action in decided(job, copy):
+            assert not isinstance(action, Grow | SyncCopy)
+            after = action.reserved if isinstance(action, PatchStatus | Reserve) else None
+            if after is not None:
+                assert before is not None
+                assert max(there, min(pods, 40 - succeeded)) <= after.counts["main"] < before.counts["main"]
+                assert after.granted == {"main": pods}
+                job.job["metadata"]["annotations"][RESERVED_ANNOTATION] = str(after)
+
+
+def test_a_job_that_was_made_smaller_after_it_gave_back_keeps_what_it_needs() -> None:
+    job = a_job().of_size(8, 100).on("w1")
+    reserved = reserved_of(job.job)
+    assert reserved is not None
+    job.job["metadata"]["annotations"][RESERVED_ANNOTATION] = str(reserved.giving_back({"main": 2}))
+    copy = a_copy("w1").of_size(8, 100).started()
+    copy.job["status"] |= {"succeeded": 98, "active": 2}
+    actions = decided(job.of_size(5, 100).started(), copy)
+    (after,) = [a.reserved for a in actions if isinstance(a, PatchStatus | Reserve) and a.reserved is not None]
+    assert (after.counts, after.granted) == ({"main": 2}, {"main": 5})
+    assert patches(actions) == [{"parallelism": 5}]
 
 
 # --- another template

@@ -13,8 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from multimirror.api import CLUSTER_ANNOTATION, MIRROR_QUEUES, ORIGIN_UID_LABEL, QUEUE_LABEL, WAITS_FOR_ANNOTATION
 from multimirror.batch import is_finished
+from multimirror.batch.indexes import IndexSet
 from multimirror.kinds import JOB
-from multimirror.kinds.job.sizes import pods_of, pods_there
+from multimirror.kinds.job.sizes import pods_left, pods_of, pods_there
 from multimirror.kinds.pod_sets import pod_requests
 from multimirror.kinds.reserved import reserved_of
 from multimirror.kube.resources import EVENTS, JOBS
@@ -57,12 +58,14 @@ class CountedWorld(World):
         (job,) = [job for job in self.jobs() if job["metadata"]["name"] == name]
         return job
 
-    def large(self, pods: int = 1, cpus: str = "1", queue: str = "a", team: str = "t1") -> str:
+    def large(
+        self, pods: int = 1, cpus: str = "1", queue: str = "a", team: str = "t1", completions: int = 100, **spec: Any
+    ) -> str:
         """Submitted, with many completions."""
         name = self.submit(queue, team)
 
         def change(job: Json) -> None:
-            job["spec"] |= {"parallelism": pods, "completions": 100}
+            job["spec"] |= {"parallelism": pods, "completions": completions, **spec}
             _main(job)["resources"] = {"requests": {"cpu": cpus}}
 
         self.change(name, change)
@@ -76,9 +79,17 @@ class CountedWorld(World):
                 suspended = {"type": "Suspended", "status": "True", "lastTransitionTime": self.now()}
                 self._set_status(worker, copy, {"conditions": [suspended], "active": 0, "ready": 0, "terminating": 0})
             else:
-                start = status.get("startTime") or self.now()
-                pods = {"active": pods_of(spec), "ready": 0, "terminating": 0}
+                start, done = status.get("startTime") or self.now(), status.get("succeeded", 0)
+                pods = {"active": pods_left(spec, status), "ready": 0, "terminating": 0, "succeeded": done}
                 self._set_status(worker, copy, {"startTime": start, **pods})
+
+    def succeed(self, worker: str, copy: Json, succeeded: int) -> None:
+        """So many of a copy's pods have succeeded, in all; others run for as long as there is something to do."""
+        spec, start = copy["spec"], (copy.get("status") or {}).get("startTime") or self.now()
+        status = {"startTime": start, "ready": 0, "terminating": 0, "succeeded": succeeded}
+        if spec.get("completionMode") == "Indexed":
+            status["completedIndexes"] = str(IndexSet.of(range(succeeded)))
+        self._set_status(worker, copy, status | {"active": pods_left(spec, status)})
 
     def held_by_copies(self) -> int:
         """All that the copies of queue a may have now, in billionths of a cpu."""
@@ -88,7 +99,7 @@ class CountedWorld(World):
             original = originals.get(copy["metadata"]["labels"][ORIGIN_UID_LABEL])
             if original is None or original["metadata"]["labels"][QUEUE_LABEL] != "a":
                 continue
-            may = 0 if copy["spec"].get("suspend") else pods_of(copy["spec"])
+            may = 0 if copy["spec"].get("suspend") else pods_left(copy["spec"], copy.get("status") or {})
             each = pod_requests(copy["spec"]["template"]["spec"]).get("cpu", 0)
             total += max(may, pods_there(copy)) * each
         return total
@@ -289,6 +300,16 @@ class Machine(RuleBasedStateMachine):
                 job["metadata"]["name"], lambda job: _main(job).update(resources={"requests": {"cpu": cpus}})
             )
 
+    @rule(index=st.integers(0, 4), left=st.integers(0, 5))
+    def come_near_the_end(self, index: int, left: int) -> None:
+        copies = self.world.live_copies()
+        if copies:
+            worker, copy = copies[index % len(copies)]
+            status = copy.get("status") or {}
+            done = max(status.get("succeeded", 0), copy["spec"]["completions"] - left)
+            if status.get("startTime") and not copy["spec"].get("suspend"):
+                self.world.succeed(worker, copy, done)
+
     @rule(index=st.integers(0, 4))
     def finish(self, index: int) -> None:
         copies = self.world.live_copies()
@@ -334,8 +355,10 @@ class Machine(RuleBasedStateMachine):
             reserved = reserved_of(job)
             assert reserved is not None
             asked, has = JOB.pod_counts(job)["main"], pods_of(copy["spec"])
-            assert has == min(asked, reserved.counts["main"])
-            assert asked >= reserved.counts["main"], "what is not asked for any more is given back"
+            assert has == min(asked, reserved.granted["main"])
+            assert asked >= reserved.granted["main"], "what is not asked for any more is given back"
+            counted, needed = reserved.counts["main"], JOB.pods_needed(job, copy)["main"]
+            assert counted <= max(needed, min(asked, 1)), "and so is what has nothing left to do"
 
     @invariant()
     def nothing_is_beyond_the_quota(self) -> None:
