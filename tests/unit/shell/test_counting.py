@@ -75,11 +75,13 @@ class CountedWorld(World):
         """The workers' Job controllers do what is asked of them."""
         for worker, copy in self.live_copies():
             spec, status = copy["spec"], copy.get("status") or {}
+            done = status.get("succeeded", 0)  # what has succeeded stays so
             if spec.get("suspend"):
                 suspended = {"type": "Suspended", "status": "True", "lastTransitionTime": self.now()}
-                self._set_status(worker, copy, {"conditions": [suspended], "active": 0, "ready": 0, "terminating": 0})
+                pods = {"active": 0, "ready": 0, "terminating": 0, "succeeded": done}
+                self._set_status(worker, copy, {"conditions": [suspended], **pods})
             else:
-                start, done = status.get("startTime") or self.now(), status.get("succeeded", 0)
+                start = status.get("startTime") or self.now()
                 pods = {"active": pods_left(spec, status), "ready": 0, "terminating": 0, "succeeded": done}
                 self._set_status(worker, copy, {"startTime": start, **pods})
 
