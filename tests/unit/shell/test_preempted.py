@@ -497,7 +497,7 @@ def marked_by_ourselves(fleet: Fleet, victim: str) -> None:
     fleet.hub.change(MIRROR_QUEUES, "a", "", lambda queue: queue["spec"].update(hold=hold))
 
 
-WRITES = {marked_by_others: 11, marked_by_ourselves: 12}
+WRITES: dict[Callable[[Fleet, str], None], int] = {marked_by_others: 11, marked_by_ourselves: 12}
 """To the original and to its copies, by us, from its creation until it runs again."""
 
 
