@@ -132,7 +132,7 @@ class Dispatcher:
             refusal_seconds=options.refusal_seconds,
             clock=clock,
         )
-        executor = ManagementExecutor(writer, originals, memory, announcements)
+        executor = ManagementExecutor(writer, originals, memory, announcements, clock)
         self._lanes = lanes = Lanes(
             queue=queue,
             waiting=waiting,

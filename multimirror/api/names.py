@@ -43,11 +43,15 @@ RESERVED_ANNOTATION: Final = f"{GROUP}/reserved"
 COPY_UID_ANNOTATION: Final = f"{GROUP}/copy-uid"
 """On the original, by us: the uid of the current attempt's copy, as its worker answered when we made it."""
 PREEMPTED_ANNOTATION: Final = f"{GROUP}/preempted"
-"""On the original, by us: why it is taken back from its worker: Reclaim, Priority, FairShare, Drain or NotStarted."""
+"""On the original, by us: why it is being taken back: Reclaim, Priority, FairShare, Drain or NotStarted."""
 PREEMPTED_BY_ANNOTATION: Final = f"{GROUP}/preempted-by"
-"""On the original, by us: the uid of the object that it makes room for, where there is one."""
+"""On the original, by us: the uid of the object that it makes room for (Reclaim, Priority and FairShare only)."""
+PREEMPTED_AT_ANNOTATION: Final = f"{GROUP}/preempted-at"
+"""On the original, by us: since when it is being taken back, by our own clock."""
 PREEMPTIONS_ANNOTATION: Final = f"{GROUP}/preemptions"
-"""On the original, by us: how often it was stopped while its queue borrowed (Reclaim, FairShare)."""
+"""On the original, by us: how often it was stopped by Reclaim or FairShare. It stays."""
+RESUMED_ANNOTATION: Final = f"{GROUP}/resumed"
+"""On the original, by us: its user resumed it while it is being taken back: a suspension since then is the user's."""
 WAITS_FOR_ANNOTATION: Final = f"{GROUP}/waits-for"
 """On an event about a Job that waits, by us: the reason in a word, for a dispatcher that is started again."""
 PLACEMENT_ANNOTATIONS: Final = (
@@ -60,10 +64,11 @@ PLACEMENT_ANNOTATIONS: Final = (
     COPY_UID_ANNOTATION,
     PREEMPTED_ANNOTATION,
     PREEMPTED_BY_ANNOTATION,
+    PREEMPTED_AT_ANNOTATION,
     PREEMPTIONS_ANNOTATION,
+    RESUMED_ANNOTATION,
 )
-"""The annotations that say where a Job is, and why it is taken from there. Nobody else may write them
-(multimirror.admission.placement)."""
+"""The annotations that say where a Job is, or that it has to go. Nobody else writes them (admission/placement.py)."""
 
 ORIGIN_LABEL: Final = f"{OUR_DOMAIN}origin"
 """On a copy, by us: which management cluster it comes from (the uid of its kube-system namespace)."""

@@ -1,8 +1,8 @@
 """Labels and annotations that say where an object runs: read here, and nowhere else.
 
 On the original: its queue (by its user), worker, namespace there, attempt, the queue that admitted it, the uid of its
-copy, and why it is taken back, for whom, and how often it was (by us). On a copy: whose it is, and which attempt at it.
-What cannot be read counts as absent: whoever breaks our annotations gets a fresh attempt.
+copy, and why it is being taken back (by us). On a copy: whose it is, and which attempt at it. What cannot be read
+counts as absent: whoever breaks our annotations gets a fresh attempt.
 """
 
 from dataclasses import dataclass
@@ -20,10 +20,13 @@ from multimirror.api.names import (
     HOLD_ANNOTATION,
     ORIGIN_UID_LABEL,
     PREEMPTED_ANNOTATION,
+    PREEMPTED_AT_ANNOTATION,
     PREEMPTED_BY_ANNOTATION,
     PREEMPTIONS_ANNOTATION,
+    RESUMED_ANNOTATION,
 )
 from multimirror.batch import Json
+from multimirror.batch.times import seconds_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +103,30 @@ def preempted_of(obj: Json) -> str | None:
 
 
 def preempted_by_of(obj: Json) -> str | None:
-    """The uid of the object that it makes room for."""
+    """The uid of the object that it makes room for, where it does for one."""
     return annotations(obj).get(PREEMPTED_BY_ANNOTATION) or None
 
 
+def preempted_at_of(obj: Json) -> float | None:
+    """Since when it is being taken back, by our clock (seconds since the epoch)."""
+    since = seconds_of(annotations(obj).get(PREEMPTED_AT_ANNOTATION), -1.0)
+    return since if since >= 0 else None
+
+
 def preemptions_of(obj: Json) -> int:
-    """How often the object was stopped while its queue borrowed."""
+    """How often it was stopped by Reclaim or FairShare."""
     return _number(annotations(obj).get(PREEMPTIONS_ANNOTATION))
+
+
+def was_resumed(obj: Json) -> bool:
+    """By its user, while it is being taken back, and that is written down."""
+    return annotations(obj).get(RESUMED_ANNOTATION) is not None
+
+
+def exactly(obj: Json) -> Json:
+    """The metadata of a write that meets this very object, in the version that was decided on, or nothing."""
+    metadata = obj["metadata"]
+    return {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
 
 
 def hold_requested(obj: Json) -> bool:

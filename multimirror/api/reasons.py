@@ -62,6 +62,17 @@ EVENTS: Final = {
         "then started again (CopyVanished).",
         "Where it stays: see what keeps it there (its finalizers).",
     ),
+    "Preempted": Reason(
+        "The Job is stopped on its worker, and waits in its queue again: its room is needed (Reclaim, Priority, "
+        "FairShare), its queue is drained (Drain), or its pods did not start (NotStarted). The first message says "
+        "for whom and why, the second that its pods are gone.",
+        "None. To keep it from being placed again, set the annotation multimirror.dev/hold to true.",
+    ),
+    "NotStopped": Reason(
+        "The Job is to be stopped on its worker, and its pods stay longer than they may. If the worker has noticed, "
+        "the copy is deleted there; no pod is forced to end. If it has not, it is waited for.",
+        "Look at the pods there: what keeps them? Where the worker has not noticed: does its Job controller run?",
+    ),
     "CopyNotChanged": Reason(
         "A change of the Job (suspend, parallelism, deadline, completions) did not reach the copy: the worker refuses "
         "it, or changes it back.",

@@ -125,7 +125,16 @@ class Kind(Protocol):
         """By pod set, how many a copy has: those that it may start, and those that are there still."""
 
     def has_stopped(self, copy: Json) -> bool:
-        """A copy that was suspended has noticed, and no pod of it is left."""
+        """A copy that was suspended has noticed, and no pod of it is left; as far as it says, see `counts_stopping`."""
+
+    def counts_stopping(self, copy: Json) -> bool:
+        """A copy says how many of its pods are on their way out. Where it does not, they are waited for."""
+
+    def suspended_at(self, copy: Json) -> float | None:
+        """When a copy that was suspended noticed, by its worker's clock (seconds since the epoch); None: it has not."""
+
+    def stop_seconds(self, obj: Json) -> float:
+        """How long its pods may take to stop, by their own account. Of an original."""
 
     def template_of(self, obj: Json) -> str:
         """A digest of all that its pods are made of."""

@@ -1,6 +1,6 @@
 """What can be decided about one object. An action names all that its execution needs; carrying it out decides nothing.
 
-on the management cluster   Unassign, Reserve, PatchStatus, Tell, RejectStatus
+on the management cluster   Preempt, NoteResumed, Unassign, Reserve, PatchStatus, Tell, RejectStatus
 on a worker                 CreateCopy, DeleteCopy, SyncCopy
 for the scheduler           Enqueue, Grow
 for later                   Show, Requeue
@@ -11,6 +11,7 @@ from typing import Literal
 
 from multimirror.batch import Json
 from multimirror.kinds.kind import Rejection
+from multimirror.kinds.preempted import Preemption
 from multimirror.kinds.reserved import Reserved
 
 
@@ -41,6 +42,20 @@ class Unassign:
 
     reason: str
     message: str
+    type: Literal["Normal", "Warning"] = "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """Mark the object as one that is taken back from its worker (kinds/preempted.py)."""
+
+    why: Preemption
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoteResumed:
+    """Write down that its user has resumed an object that is being taken back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +102,8 @@ class DeleteCopy:
     namespace: str
     name: str
     uid: str
-    why: Literal["orphan", "finished", "stale"]
-    """The original is gone, or has ended, or is at a later attempt."""
+    why: Literal["orphan", "finished", "stale", "stuck"]
+    """The original is gone, or has ended, or is at a later attempt; or it is taken back, and pods do not stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,4 +132,5 @@ class Requeue:
 
 
 WorkerAction = CreateCopy | DeleteCopy | SyncCopy
-Action = Enqueue | Grow | Reserve | Unassign | PatchStatus | RejectStatus | Tell | WorkerAction | Show | Requeue
+ManagementAction = Preempt | NoteResumed | Unassign | Reserve | PatchStatus | RejectStatus | Tell
+Action = Enqueue | Grow | ManagementAction | WorkerAction | Show | Requeue

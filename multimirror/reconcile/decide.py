@@ -5,6 +5,7 @@
     run by somebody else    -> it is taken from its worker, suspended, and not placed
     not assigned            -> copies of earlier attempts go first, then it shows that it waits, then it is placed
     assigned                -> one copy on that worker: made, kept in step, mirrored; lost or vanished: another attempt
+                               (one that is taken back from there: see eviction.py)
                                (how large it may be, and what is counted for it: see counting.py)
 
 The order of the rules is the proof of the invariants: nothing is placed while a copy of it can still be seen (I1), a
@@ -20,7 +21,15 @@ from collections.abc import Iterable
 from typing import Final, Literal
 
 from multimirror.api import HOLD_ANNOTATION
-from multimirror.api.placement import Copy, admitted_queue_of, attempt_of, cluster_of, copy_uid_of, fence_of
+from multimirror.api.placement import (
+    Copy,
+    admitted_queue_of,
+    attempt_of,
+    cluster_of,
+    copy_uid_of,
+    fence_of,
+    preempted_of,
+)
 from multimirror.batch import Json
 from multimirror.batch.times import format_time, seconds_of, utc_datetime
 from multimirror.kinds.kind import Rejection, is_held
@@ -38,6 +47,7 @@ from multimirror.reconcile.actions import (
     Unassign,
 )
 from multimirror.reconcile.counting import another_template, reservation, template_changed
+from multimirror.reconcile.eviction import drain, take_back, taken_away
 from multimirror.reconcile.state import ObservedState
 from multimirror.workers.state import Contact, out_of_reach
 
@@ -126,6 +136,9 @@ def _show_suspended(obj: Json, state: ObservedState) -> list[Action]:
 
 def _assigned(obj: Json, state: ObservedState, cluster: str, copy: Copy | None) -> list[Action]:
     contact = state.contact if copy is None else _contact(copy, state)
+    marked = preempted_of(obj) is not None
+    if state.policy.drains and not marked and not _ends(obj, state, copy):
+        return [drain(obj, cluster)]
     if not contact.connected:
         return _lost(obj, state, cluster, contact)
     if copy is None:
@@ -137,6 +150,8 @@ def _assigned(obj: Json, state: ObservedState, cluster: str, copy: Copy | None) 
     mirrored = _mirrored(obj, state, status, cluster, copy)
     if finished:
         return mirrored
+    if marked:
+        return take_back(obj, state, copy, contact, mirrored)
     if copy.terminating:
         name = kind.resource.kind
         message = f"somebody deleted the {name} on worker {copy.worker}; when it is gone there, it is started again"
@@ -146,6 +161,17 @@ def _assigned(obj: Json, state: ObservedState, cluster: str, copy: Copy | None) 
     # One write to the original at a time: what is reserved is written down when its status is.
     counted = reservation(kind, obj, copy, may_write=not mirrored)
     return _in_step(obj, state, copy, contact) + counted + mirrored
+
+
+def _ends(obj: Json, state: ObservedState, copy: Copy | None) -> bool:
+    """By itself: its end is announced, or there, if only on its worker."""
+    kind, last_seen = state.kind, state.last_seen_status
+    return kind.outcome(obj).ending or (last_seen is not None if copy is None else kind.outcome(copy.object).ending)
+
+
+def _stopped_by_its_user(obj: Json, state: ObservedState) -> bool:
+    """While it has a worker, its suspension is its user's; unless it is taken back from there."""
+    return state.kind.is_suspended(obj) and preempted_of(obj) is None
 
 
 def _in_step(obj: Json, state: ObservedState, copy: Copy, contact: Contact) -> list[Action]:
@@ -161,8 +187,8 @@ def _in_step(obj: Json, state: ObservedState, copy: Copy, contact: Contact) -> l
 
 def _fence_expired(obj: Json, state: ObservedState, cluster: str) -> list[Action]:
     """The worker ended the copy because it did not hear from us: that is not the user's failure."""
-    if state.kind.is_suspended(obj):
-        return _show_suspended(obj, state)  # its user stopped it meanwhile
+    if _stopped_by_its_user(obj, state):
+        return _show_suspended(obj, state)
     name = state.kind.resource.kind
     problem = f"worker {cluster} had no contact for {fence_of(obj)} s and ended the {name} there, as the fence says"
     if state.policy.when_lost == "Fail":
@@ -181,8 +207,10 @@ def _without_copy(obj: Json, state: ObservedState, cluster: str) -> list[Action]
     if kind.outcome(obj).ending:
         # Its end had been announced; an announcement cannot be taken back, and must not be, or it would run again.
         return _end(obj, state, cluster)
-    if kind.is_suspended(obj):
-        return _show_suspended(obj, state)  # its user stopped it, and another attempt would start it again
+    if preempted_of(obj) is not None:
+        return taken_away(kind, cluster, "nothing of it is there" if copy_uid_of(obj) is None else "its copy is gone")
+    if _stopped_by_its_user(obj, state):
+        return _show_suspended(obj, state)  # another attempt would start it again
     if kind.has_started(obj) or copy_uid_of(obj) is not None:
         message = f"the {kind.resource.kind} was deleted on worker {cluster}; it is started again"
         return [Unassign("CopyVanished", message)]
@@ -211,8 +239,8 @@ def _to_be_made(obj: Json, state: ObservedState, cluster: str) -> list[Action]:
 
 def _lost(obj: Json, state: ObservedState, cluster: str, contact: Contact) -> list[Action]:
     kind, policy = state.kind, state.policy
-    if kind.is_suspended(obj):
-        return []  # its user stopped it: there is nothing to start elsewhere before it is resumed
+    if _stopped_by_its_user(obj, state):
+        return []  # there is nothing to start elsewhere before it is resumed
     if contact.lost_since is None:
         return []  # it is being tried right now, and will be there or lost: a new connection must move nothing
     # What it was lost before counts; but a fence is safe only so long after the last contact.

@@ -16,17 +16,12 @@ from typing import Final
 
 import structlog
 
-from multimirror.api import (
-    ADMITTED_QUEUE_ANNOTATION,
-    CLUSTER_ANNOTATION,
-    CLUSTER_NAMESPACE_ANNOTATION,
-    COPY_UID_ANNOTATION,
-    RESERVED_ANNOTATION,
-)
+from multimirror.api import ADMITTED_QUEUE_ANNOTATION, COPY_UID_ANNOTATION, RESERVED_ANNOTATION
 from multimirror.api.ownership import Signer
-from multimirror.api.placement import Copy, admitted_queue_of, attempt_of, cluster_of, copy_uid_of, origin_uid
+from multimirror.api.placement import Copy, admitted_queue_of, attempt_of, cluster_of, copy_uid_of, exactly, origin_uid
 from multimirror.batch import Json
 from multimirror.kinds import CopyOptions, Kind, Ref, ref_of
+from multimirror.kinds.preempted import preemption_patch, resumption_patch, unassignment_patch
 from multimirror.kube import Client, RequeueAfter, key_of
 from multimirror.kube.errors import AlreadyExists, BadAnswer, BadRequest, Conflict, Forbidden, Invalid, NotFound
 from multimirror.kube.patch import merge_patch
@@ -35,6 +30,7 @@ from multimirror.reconcile.actions import (
     CreateCopy,
     DeleteCopy,
     PatchStatus,
+    Preempt,
     RejectStatus,
     Reserve,
     SyncCopy,
@@ -58,15 +54,6 @@ _NAME_TAKEN_SECONDS: Final = 30.0
 """For so long a name is waited for that something on its way out still has."""
 _LONGEST_REASON: Final = 300
 """Characters of what a worker says that its users read."""
-_TAKEN_AWAY: Final = dict.fromkeys(
-    (
-        CLUSTER_ANNOTATION,
-        CLUSTER_NAMESPACE_ANNOTATION,
-        ADMITTED_QUEUE_ANNOTATION,
-        RESERVED_ANNOTATION,
-    )
-)
-"""The uid of the copy stays until the next attempt has one: it says which copy may still be deleted."""
 _WRITES_OF_A_MOVE: Final = 3
 """Away, to the next worker, and what the copy there says first."""
 _ASK_AGAIN_SECONDS: Final = 300.0
@@ -76,8 +63,16 @@ _ASK_AGAIN_SECONDS: Final = 300.0
 class ManagementExecutor:
     """Writes to the management cluster."""
 
-    def __init__(self, client: Client, originals: Originals, memory: Memory, announcements: Announcements) -> None:
+    def __init__(
+        self,
+        client: Client,
+        originals: Originals,
+        memory: Memory,
+        announcements: Announcements,
+        clock: Callable[[], float],
+    ) -> None:
         self._client, self._originals, self._memory, self._announcements = client, originals, memory, announcements
+        self._clock = clock
         self._pacer = Pacer()
 
     async def patch_status(self, kind: Kind, obj: Json, action: PatchStatus) -> RequeueAfter | None:
@@ -91,7 +86,7 @@ class ManagementExecutor:
         if (wait := self._paced(kind, obj, worker, can_wait=not finished)) is not None:
             return wait
         changed_at, notes.changed_at = notes.changed_at, None
-        metadata = _exactly(obj)
+        metadata = exactly(obj)
         if action.copy_uid is not None:
             metadata["annotations"] = {COPY_UID_ANNOTATION: action.copy_uid}
         body = {"metadata": metadata, "status": merge_patch(obj.get("status") or {}, action.status)}
@@ -138,28 +133,38 @@ class ManagementExecutor:
 
     async def unassign(self, kind: Kind, obj: Json, action: Unassign) -> RequeueAfter | None:
         """Suspend it and take its worker away."""
-        metadata, worker = obj["metadata"], cluster_of(obj) or ""
+        worker = cluster_of(obj) or ""
         if (wait := self._paced(kind, obj, worker, writes=_WRITES_OF_A_MOVE)) is not None:
             return wait
-        body = {"metadata": {**_exactly(obj), "annotations": _TAKEN_AWAY}, **kind.suspension(suspend=True)}
-        answer = await self._client.patch(kind.resource, metadata["name"], body, metadata["namespace"])
+        await self._patch(kind, obj, unassignment_patch(kind, obj))
         ref = ref_of(kind, obj)
-        self._originals.writes(ref).wrote(answer)
         metrics.UNASSIGNED.labels(worker, action.reason).inc()
-        self._announcements.tell(kind, obj, action.reason, action.message)
+        self._announcements.tell(kind, obj, action.reason, action.message, action.type)
         _log.info("unassigned", ref=str(ref), object=key_of(obj), cluster=worker, reason=action.reason)
         return None
 
     async def reserve(self, kind: Kind, obj: Json, action: Reserve) -> None:
         """Write down what is counted for it, and in which queue."""
-        metadata = obj["metadata"]
         queue = admitted_queue_of(obj) or self._originals.queue_of(obj)
         written = {RESERVED_ANNOTATION: str(action.reserved), ADMITTED_QUEUE_ANNOTATION: queue}
-        body = {"metadata": {**_exactly(obj), "annotations": written}}
-        answer = await self._client.patch(kind.resource, metadata["name"], body, metadata["namespace"])
+        await self._patch(kind, obj, {"metadata": {**exactly(obj), "annotations": written}})
         ref = ref_of(kind, obj)
-        self._originals.writes(ref).wrote(answer)
         _log.info("reserved", ref=str(ref), object=key_of(obj), pods=sum(action.reserved.counts.values()))
+
+    async def preempt(self, kind: Kind, obj: Json, action: Preempt) -> None:
+        """Mark it, and say why."""
+        await self._patch(kind, obj, preemption_patch(kind, obj, action.why, now=self._clock()))
+        self._announcements.tell(kind, obj, "Preempted", action.message, "Normal")
+        _log.info("preempted", ref=str(ref_of(kind, obj)), object=key_of(obj), cluster=cluster_of(obj), why=action.why)
+
+    async def note_resumed(self, kind: Kind, obj: Json) -> None:
+        """Its user has resumed it."""
+        await self._patch(kind, obj, resumption_patch(obj))
+
+    async def _patch(self, kind: Kind, obj: Json, body: Json) -> None:
+        metadata = obj["metadata"]
+        answer = await self._client.patch(kind.resource, metadata["name"], body, metadata["namespace"])
+        self._originals.writes(ref_of(kind, obj)).wrote(answer)
 
     def reject_status(self, kind: Kind, obj: Json, action: RejectStatus) -> None:
         """What the worker says breaks the rules: say so, once."""
@@ -385,8 +390,3 @@ def _undone(patch: Json, answer: Json) -> list[str]:
         elif (found or None) != (value or None):
             fields.append(key)
     return sorted(fields)
-
-
-def _exactly(obj: Json) -> Json:
-    metadata = obj["metadata"]
-    return {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}

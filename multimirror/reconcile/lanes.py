@@ -27,7 +27,9 @@ from multimirror.reconcile.actions import (
     DeleteCopy,
     Enqueue,
     Grow,
+    NoteResumed,
     PatchStatus,
+    Preempt,
     RejectStatus,
     Requeue,
     Reserve,
@@ -221,6 +223,10 @@ class Lanes:
                 return await self._executor.patch_status(kind, obj, action)
             case Unassign():
                 return await self._executor.unassign(kind, obj, action)
+            case Preempt():
+                await self._executor.preempt(kind, obj, action)
+            case NoteResumed():
+                await self._executor.note_resumed(kind, obj)
             case Reserve():
                 await self._executor.reserve(kind, obj, action)
             case RejectStatus():

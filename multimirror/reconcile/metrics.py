@@ -18,7 +18,7 @@ UNASSIGNED: Final = Counter(
 )
 CREATED: Final = Counter("multimirror_copies_created_total", "Copies made.", ("worker",))
 DELETED: Final = Counter(
-    "multimirror_copies_deleted_total", "Copies deleted, by why: finished, orphan, stale.", ("worker", "reason")
+    "multimirror_copies_deleted_total", "Copies deleted, by why: finished, orphan, stale, stuck.", ("worker", "reason")
 )
 RENEWED: Final = Counter(
     "multimirror_fences_renewed_total", "Fences renewed: deadlines of copies pushed forward.", ("worker",)

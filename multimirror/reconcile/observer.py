@@ -86,6 +86,7 @@ class Observer:
             last_seen_status=last_seen.status
             if last_seen is not None and last_seen.attempt == attempt_of(obj)
             else None,
+            rejected_patch=notes.rejected_patch if notes is not None else None,
             blocked_since=self._blocked_since(ref, obj, copies, now),
             waits=waits,
             now=now,

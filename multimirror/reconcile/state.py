@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from multimirror.api import MirrorQueueSpec
+from multimirror.api import Hold, MirrorQueueSpec
 from multimirror.api.placement import Copy
 from multimirror.batch import Json
 from multimirror.kinds.kind import Kind
@@ -22,13 +22,20 @@ class Policy:
     retention: float = 0.0
     grace: float = 30.0
     """How much longer than its fence, and its pods' time to stop, a fenced object waits before it moves."""
+    drains: bool = False
+    """What runs is taken back."""
 
 
 def policy_of(queue: MirrorQueueSpec | None) -> Policy:
     """The defaults where there is no such queue any more."""
     queue = queue or MirrorQueueSpec()
     lost = queue.on_worker_lost
-    policy = Policy(lost_after=lost.after, when_lost=lost.action.value, retention=queue.retention)
+    policy = Policy(
+        lost_after=lost.after,
+        when_lost=lost.action.value,
+        retention=queue.retention,
+        drains=queue.hold is Hold.DRAIN,
+    )
     return replace(policy, grace=queue.fence.grace) if queue.fence is not None else policy
 
 
@@ -52,6 +59,8 @@ class ObservedState:
     """Workers that would not take the copy of the current attempt, or of an earlier one not long ago, and why."""
     last_seen_status: Json | None = None
     """The status of the current attempt's copy when it was last seen, if it was finished and has vanished."""
+    rejected_patch: Json | None = None
+    """The change of a copy that its worker would not take, or changed back; `of` is the copy's uid."""
     blocked_since: float | None = None
     """Since when copies of earlier attempts have been seen, while the present one has none yet."""
     waits: bool = False

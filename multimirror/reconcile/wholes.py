@@ -9,7 +9,7 @@ else it is, the cache will show, and another decision be made.
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from multimirror.api.placement import attempt_of, cluster_namespace_of, cluster_of, fence_of
+from multimirror.api.placement import attempt_of, cluster_namespace_of, cluster_of, fence_of, preempted_of
 from multimirror.batch import Json
 from multimirror.kinds import Kind, Ref, ref_of
 from multimirror.kinds.reserved import reserved_of
@@ -76,4 +76,4 @@ def _is_as_decided(kind: Kind, cached: Json, whole: Json) -> bool:
 
 
 def _place(obj: Json) -> tuple[object, ...]:
-    return cluster_of(obj), cluster_namespace_of(obj), attempt_of(obj), fence_of(obj)
+    return cluster_of(obj), cluster_namespace_of(obj), attempt_of(obj), fence_of(obj), preempted_of(obj)

@@ -75,8 +75,13 @@ def safe_after(job: Json, grace: float) -> float:
     timeout = fence_of(job)
     if timeout is None:
         return 0.0
+    return timeout + grace + stop_seconds(job)
+
+
+def stop_seconds(job: Json) -> float:
+    """How long its pods may take to stop."""
     stop = job["spec"]["template"]["spec"].get("terminationGracePeriodSeconds")
-    return timeout + grace + (_STOP_SECONDS if stop is None else stop)
+    return float(_STOP_SECONDS if stop is None else stop)
 
 
 def _ran(copy: Json, now_there: float) -> float:
@@ -92,8 +97,18 @@ def _runs(copy: Json) -> bool:
 
 def is_suspended(copy: Json) -> bool:
     """Its controller says so."""
+    return _suspended(copy) is not None
+
+
+def suspended_at(copy: Json) -> float | None:
+    """Since when it says so; 0 where it does not say since when."""
+    condition = _suspended(copy)
+    return None if condition is None else seconds_of(condition.get("lastTransitionTime"), 0.0)
+
+
+def _suspended(copy: Json) -> Json | None:
     condition = find_condition((copy.get("status") or {}).get("conditions") or (), "Suspended")
-    return condition is not None and condition.get("status") == "True"
+    return condition if condition is not None and condition.get("status") == "True" else None
 
 
 def _nearer(users: int | None, timeout: int | None) -> int | None:

@@ -9,7 +9,7 @@ from multimirror.kinds.job import endings, fence, trim
 from multimirror.kinds.job.copy import make_copy
 from multimirror.kinds.job.mirror import mirror_status
 from multimirror.kinds.job.reading import read_copy
-from multimirror.kinds.job.sizes import pods_held, pods_of, pods_there, size_in_step
+from multimirror.kinds.job.sizes import pods_held, pods_of, pods_there, pods_uncounted, size_in_step
 from multimirror.kinds.kind import RUNNING, CopyOptions, InStep, Kind, Outcome, Rejection
 from multimirror.kinds.pod_sets import PodSet
 from multimirror.kinds.reserved import reserved_of
@@ -81,7 +81,17 @@ class JobKind:
         return {_PODS: pods_held(copy)}
 
     def has_stopped(self, copy: Json) -> bool:
-        return fence.is_suspended(copy) and not pods_there(copy)
+        return fence.is_suspended(copy) and not pods_there(copy) and not pods_uncounted(copy)
+
+    def counts_stopping(self, copy: Json) -> bool:
+        """Kubernetes does since 1.29."""
+        return (copy.get("status") or {}).get("terminating") is not None
+
+    def suspended_at(self, copy: Json) -> float | None:
+        return fence.suspended_at(copy)
+
+    def stop_seconds(self, obj: Json) -> float:
+        return fence.stop_seconds(obj)
 
     def template_of(self, obj: Json) -> str:
         return trim.template_of(obj)

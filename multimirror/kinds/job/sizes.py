@@ -40,3 +40,8 @@ def pods_there(copy: Json) -> int:
     """Those that run, or are on their way out."""
     status = copy.get("status") or {}
     return sum(value for value in (status.get("active"), status.get("terminating")) if isinstance(value, int))
+
+
+def pods_uncounted(copy: Json) -> bool:
+    """Some have ended, and stand in no counter yet: what the copy says of itself may still change."""
+    return any(((copy.get("status") or {}).get("uncountedTerminatedPods") or {}).values())

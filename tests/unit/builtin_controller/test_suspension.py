@@ -31,6 +31,15 @@ def test_suspending_a_running_job_takes_its_start_time_back() -> None:
     assert (result.status.get("active", 0), result.status["ready"], result.status["terminating"]) == (0, 0, 2)
 
 
+@pytest.mark.parametrize("left", [2, 1, 0])
+def test_pods_that_a_suspension_stops_are_counted_until_they_are_gone(left: int) -> None:
+    status = running(active=0, terminating=2, conditions=[SUSPENDED])
+    pods = [a_pod(f"{each}", deleting=True) for each in range(left)]
+    result = sync(a_job(suspend=True, status=status, **TWO), pods)
+    assert (result.status.get("active", 0), result.status["terminating"]) == (0, left)
+    assert result.created == []
+
+
 def test_the_start_time_stays_with_the_gate_off() -> None:
     gates = {"MutableSchedulingDirectivesForSuspendedJobs": False}
     assert sync(a_job(suspend=True), [], gates=gates).status["startTime"] == at(-100)

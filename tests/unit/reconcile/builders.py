@@ -9,13 +9,18 @@ from multimirror.api import (
     ATTEMPT_LABEL,
     CLUSTER_ANNOTATION,
     CLUSTER_NAMESPACE_ANNOTATION,
+    HOLD_ANNOTATION,
     MANAGED_BY,
     ORIGIN_LABEL,
     ORIGIN_UID_LABEL,
+    PREEMPTED_ANNOTATION,
+    PREEMPTED_AT_ANNOTATION,
     QUEUE_LABEL,
     RESERVED_ANNOTATION,
+    RESUMED_ANNOTATION,
 )
 from multimirror.api.placement import Copy, cluster_of
+from multimirror.batch.times import format_time, utc_datetime
 from multimirror.kinds import JOB, CopyOptions
 from multimirror.kinds.reserved import reserved_for
 from multimirror.reconcile.state import ObservedState
@@ -91,6 +96,37 @@ class Builder:
         """By its user."""
         self.job["spec"]["suspend"] = True
         return self
+
+    def marked(self, why: str = "Reclaim", ago: float = 0.0) -> Self:
+        """It is being taken back, since so many seconds."""
+        since = format_time(utc_datetime(NOW - ago))
+        self.job["metadata"]["annotations"] |= {PREEMPTED_ANNOTATION: why, PREEMPTED_AT_ANNOTATION: since}
+        return self.suspended()
+
+    def resumed(self) -> Self:
+        """By its user."""
+        self.job["spec"]["suspend"] = False
+        return self
+
+    def noted_as_resumed(self) -> Self:
+        """Its user has resumed it since it is being taken back."""
+        self.job["metadata"]["annotations"] |= {RESUMED_ANNOTATION: "true"}
+        return self
+
+    def held(self) -> Self:
+        """Its user does not want it to be placed."""
+        self.job["metadata"]["annotations"] |= {HOLD_ANNOTATION: "true"}
+        return self
+
+    def stopping(self, pods: int | None = 0, *, ago: float = 0.0) -> Self:
+        """Its controller noticed the suspension so many seconds ago, and so many pods are left; None: not counted."""
+        suspended = {"type": "Suspended", "status": "True", "reason": "JobSuspended", "message": "Job suspended"}
+        since = format_time(utc_datetime(NOW - ago))
+        conditions = [{**suspended, "lastProbeTime": since, "lastTransitionTime": since}]
+        self.job["status"] = {"conditions": conditions, "active": 0, "ready": 0, "uncountedTerminatedPods": {}}
+        if pods is not None:
+            self.job["status"]["terminating"] = pods
+        return self.suspended()
 
     def started(self) -> Self:
         """One pod runs."""

@@ -17,17 +17,20 @@ from multimirror.api import (
     ATTEMPT_ANNOTATION,
     CLUSTER_ANNOTATION,
     COPY_UID_ANNOTATION,
+    HOLD_ANNOTATION,
     RESERVED_ANNOTATION,
 )
-from multimirror.api.placement import Copy, attempt_of, cluster_of
+from multimirror.api.placement import Copy, attempt_of, cluster_of, preempted_of
 from multimirror.batch import is_finished, stored_status, validate_job_status
 from multimirror.kinds import JOB
+from multimirror.kinds.preempted import Preemption, preemption_patch, resumption_patch, unassignment_patch
 from multimirror.kinds.reserved import reserved_for
 from multimirror.reconcile.actions import (
     Action,
     CreateCopy,
     DeleteCopy,
     Enqueue,
+    NoteResumed,
     PatchStatus,
     SyncCopy,
     Unassign,
@@ -36,6 +39,7 @@ from multimirror.reconcile.decide import decide
 from multimirror.reconcile.state import ObservedState
 from multimirror.workers.state import Contact
 from tests.unit.reconcile.builders import NOW, TIME, a_job, copy_of, observed
+from tests.unit.shell.fake_api import merged
 
 Json = dict[str, Any]
 WORKERS = ("w1", "w2")
@@ -108,6 +112,19 @@ class World(RuleBasedStateMachine):
         assert self.job is not None
         self.job["spec"]["suspend"] = not self.job["spec"]["suspend"]
 
+    @precondition(
+        lambda self: (
+            self.job is not None
+            and bool(cluster_of(self.job))
+            and preempted_of(self.job) is None
+            and not is_finished(self.job["status"])
+        )
+    )
+    @rule()
+    def it_is_to_make_room(self) -> None:
+        assert self.job is not None
+        self.job = merged(self.job, preemption_patch(JOB, self.job, Preemption.RECLAIM, now=self.now))
+
     @precondition(lambda self: self.job is not None)
     @rule(chance=st.integers(0, 9))
     def the_user_deletes_the_job(self, chance: int) -> None:
@@ -146,7 +163,7 @@ class World(RuleBasedStateMachine):
             if not [
                 a
                 for a in actions
-                if isinstance(a, Enqueue | CreateCopy | DeleteCopy | PatchStatus | Unassign | SyncCopy)
+                if isinstance(a, Enqueue | CreateCopy | DeleteCopy | NoteResumed | PatchStatus | Unassign | SyncCopy)
             ]:
                 break
             for action in actions:
@@ -203,8 +220,12 @@ class World(RuleBasedStateMachine):
             if action.copy_uid is not None:
                 annotations[COPY_UID_ANNOTATION] = action.copy_uid
         elif isinstance(action, Unassign):
-            annotations.pop(CLUSTER_ANNOTATION)
-            self.job["spec"]["suspend"] = True
+            if preempted_of(self.job) is not None and action.reason == "Preempted":
+                self.check_stopped()
+            self.job = merged(self.job, unassignment_patch(JOB, self.job))
+            self.job["metadata"]["annotations"].pop(HOLD_ANNOTATION, None)  # its user lets it go
+        elif isinstance(action, NoteResumed):
+            self.job = merged(self.job, resumption_patch(self.job))
         elif isinstance(action, Enqueue):
             avoided = {name for name, _ in action.avoid}
             worker = next((w for w in WORKERS if self.connected[w] and w not in avoided), None)
@@ -231,6 +252,12 @@ class World(RuleBasedStateMachine):
         live = [w for w in self.running() if self.connected[w] and not self.copies[w]["spec"].get("suspend")]
         if len(live) > 1:
             assert self.job is None or any(isinstance(a, DeleteCopy) for a in decide(self.state())), "I1"
+
+    def check_stopped(self) -> None:
+        """What makes room has no pods where it was."""
+        assert self.job is not None
+        copy = self.copies.get(cluster_of(self.job) or "")
+        assert copy is None or not (copy["status"].get("active") or copy["status"].get("terminating")), "P3"
 
     def check_quiet(self) -> None:
         """After everything was carried out."""

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from multimirror.api import ATTEMPT_ANNOTATION, RESERVED_ANNOTATION
+from multimirror.api import ATTEMPT_ANNOTATION, PREEMPTED_ANNOTATION, RESERVED_ANNOTATION
 from multimirror.kinds import JOB
 from multimirror.kube.errors import NotFound
 from multimirror.reconcile.wholes import WholeOriginals
@@ -70,6 +70,9 @@ async def test_no_more_is_kept_than_there_is_room_for() -> None:
         pytest.param(lambda job: job["metadata"]["annotations"].update({ATTEMPT_ANNOTATION: "2"}), id="moved on"),
         pytest.param(lambda job: job["metadata"]["annotations"].pop(RESERVED_ANNOTATION), id="counted otherwise"),
         pytest.param(lambda job: job["spec"].update(suspend=True), id="its user suspended it"),
+        pytest.param(
+            lambda job: job["metadata"]["annotations"].update({PREEMPTED_ANNOTATION: "Drain"}), id="it is taken back"
+        ),
         pytest.param(
             lambda job: job["spec"]["template"]["spec"]["containers"][0].update(resources={}), id="another template"
         ),

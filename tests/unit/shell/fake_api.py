@@ -179,7 +179,7 @@ class FakeCluster:
         for field_name in ("uid", "resourceVersion"):
             if wanted.get(field_name) not in (None, before["metadata"][field_name]):
                 raise Refused(409, "Conflict")
-        after = _merged(before, request.body)
+        after = merged(before, request.body)
         after["metadata"] = {**after["metadata"], "resourceVersion": before["metadata"]["resourceVersion"]}
         if request.subresource == "status":
             after = {**before, "metadata": after["metadata"], "status": after.get("status")}
@@ -284,16 +284,17 @@ def _field(obj: Json, path: str) -> object:
     return (obj.get(outer) or {}).get(inner)
 
 
-def _merged(before: Any, patch: Any) -> Any:
+def merged(before: Any, patch: Any) -> Any:
+    """What a merge patch makes of an object."""
     if not isinstance(patch, dict):
         return patch
-    merged = dict(before) if isinstance(before, dict) else {}
+    after = dict(before) if isinstance(before, dict) else {}
     for key, value in patch.items():
         if value is None:
-            merged.pop(key, None)
+            after.pop(key, None)
         else:
-            merged[key] = _merged(merged.get(key), value)
-    return merged
+            after[key] = merged(after.get(key), value)
+    return after
 
 
 @dataclass
