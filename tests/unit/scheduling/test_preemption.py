@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -91,6 +92,31 @@ class TestReclaim:
         running = [job("b1", "b", {"gpu": 2}, -9), job("b2", "b", {"cpu": 8})]
         assert victims(search(queues, running, ("a", {"cpu": 4}))) == {"b2": "Reclaim"}
 
+    def test_a_side_has_to_be_over_in_what_its_job_uses(self) -> None:
+        """b borrows cpu within its cohort, which itself borrows only gpu."""
+        cohorts = {"theirs": cohort({"cpu": 4, "gpu": 0}, "root"), "root": cohort({"cpu": 0, "gpu": 0})}
+        queues = {
+            "a": queue({"cpu": 2, "gpu": 2}, "root", preempts=[RECLAIM]),
+            "b": queue({"cpu": 0, "gpu": 0}, "theirs"),
+            "c": queue({"cpu": 0, "gpu": 0}, "root"),
+        }
+        running = [job("b1", "b", {"cpu": 4}, -9), job("b2", "b", {"gpu": 2}), job("c1", "c", {"cpu": 2}, 9)]
+        found = search(queues, running, ("a", {"cpu": 2, "gpu": 2}), cohorts)
+        assert victims(found) == {"b2": "Reclaim", "c1": "Reclaim"}
+
+    def test_on_equal_shares_a_cohort_gives_before_a_queue(self) -> None:
+        cohorts = {"x": cohort(0, "root"), "root": cohort(0)}
+        queues = {"a": queue(4, "root", preempts=[RECLAIM]), "b": queue(0, "root"), "c": queue(0, "x")}
+        running = [job("b1", "b", 2, -9), job("c1", "c", 2, 9)]
+        assert victims(search(queues, running, ("a", 2), cohorts)) == {"c1": "Reclaim"}
+
+    def test_on_equal_shares_of_queues_the_lower_priority_gives_first(self) -> None:
+        queues = {"a": queue(4, preempts=[RECLAIM]), "b": queue(0), "c": queue(0)}
+        running = [job("b1", "b", 2, 5), job("c1", "c", 2, 4)]
+        assert victims(search(queues, running, ("a", 2))) == {"c1": "Reclaim"}
+        running = [job("b1", "b", 2, 3), job("c1", "c", 2, 4)]
+        assert victims(search(queues, running, ("a", 2))) == {"b1": "Reclaim"}
+
     def test_who_is_not_needed_after_all_is_spared(self) -> None:
         queues = {"a": queue(3, preempts=[RECLAIM]), "b": queue(3), "c": queue(3)}
         running = [job("b1", "b", 2), job("b2", "b", 3), job("c1", "c", 3), job("c2", "c", 1)]
@@ -153,6 +179,25 @@ class TestFairShare:
         queues = {"a": queue(3, weight="0"), "b": queue(1, preempts=[FAIR])}
         assert victims(search(queues, [job("a1", "a", 3), job("a2", "a", 1)], ("b", 1))) == {"a1": "FairShare"}
         assert isinstance(search(queues, [job("a1", "a", 3), job("b1", "b", 1)], ("b", 1)), NobodyToStop)
+
+    def test_weight_0_gives_even_to_one_that_borrows_then_more_than_it(self) -> None:
+        queues = {"a": queue(0, weight="0"), "b": queue(0, preempts=[FAIR]), "pool": queue(2)}
+        assert victims(search(queues, [job("a1", "a", 2)], ("b", 1))) == {"a1": "FairShare"}
+
+    def test_what_is_contended_counts_by_itself(self) -> None:
+        """Their share is larger for another resource; of what we ask for, they would have less than we."""
+        queues = {
+            "a": queue({"cpu": 0, "gpu": 0}, preempts=[FAIR]),
+            "b": queue({"cpu": 0, "gpu": 0}),
+            "c": queue({"cpu": 4, "gpu": 4}),
+        }
+        running = [
+            job("a1", "a", {"cpu": 1}),
+            job("b1", "b", {"cpu": 2}),
+            job("b2", "b", {"gpu": 4}),
+            job("c1", "c", {"cpu": 1}),
+        ]
+        assert isinstance(search(queues, running, ("a", {"cpu": 1})), NobodyToStop)
 
     def test_weight_0_takes_nothing_from_who_has_a_weight(self) -> None:
         queues = {"a": queue(1, weight="0", preempts=[FAIR]), "b": queue(1)}
@@ -263,7 +308,7 @@ class TestGates:
     ) -> None:
         queues = {"a": queue(4, preempts=[preempts]), "b": queue(4)}
         running = [job("b1", "b", 8, placed=100.0)]
-        around = {"min_runtime": {"b": 100.0}}
+        around: dict[str, Any] = {"min_runtime": {"b": 100.0}}
         found = search(queues, running, ("a", size), now=until - 1.0, **around)
         assert isinstance(found, Protected)
         assert ([each.name for each in found.jobs], found.until) == (["b1"], until)
@@ -371,13 +416,17 @@ class TestRooms:
         running = [job("e", "a", 4, -2, worker="east"), job("w", "a", 4, -1, worker="west")]
         assert victims(search(queues, running, ("a", 4), rooms=[self.room("west", 0)])) == {"w": "Priority"}
 
-    def test_on_a_worker_that_is_not_ready_only_quota_is_given_back(self) -> None:
-        running = [job("w", "b", 8, worker="west"), job("e", "b", 8, 9, worker="east")]
-        around = {"unready": {"west"}}
-        rooms = [self.room("east", 0)]
-        assert victims(search(self.QUEUES(), running, ("a", 4), rooms=rooms, **around)) == {"e": "Reclaim"}
-        rooms = [self.room("east", 9)]
-        assert victims(search(self.QUEUES(), running, ("a", 4), rooms=rooms, **around)) == {"w": "Reclaim"}
+    def test_on_a_worker_that_is_not_ready_nobody_is_stopped_unless_only_quota_is_short(self) -> None:
+        running = [
+            job("w", "b", 6, worker="west"),
+            job("n", "b", 6, 5, worker="north"),
+            job("e", "b", 4, 9, worker="east"),
+        ]
+        around: dict[str, Any] = {"unready": {"west"}}
+        needs_room, has_room = self.room("east", 2, 6), self.room("east", 6, 6)
+        found = search(self.QUEUES(), running, ("a", 6), rooms=[needs_room], **around)
+        assert victims(found) == {"e": "Reclaim", "n": "Reclaim"}
+        assert victims(search(self.QUEUES(), running, ("a", 6), rooms=[has_room], **around)) == {"w": "Reclaim"}
 
 
 class TestKeptFree:
@@ -428,14 +477,16 @@ class TestPassQuota:
         assert quota.later.available("a", "cpu") == quota.now.available("a", "cpu") == 4 * UNIT
 
     def test_what_a_blocked_job_keeps_is_free_for_its_own_queue(self) -> None:
-        quota = PassQuota(QuotaUsage(QuotaTree({"a": queue(5), "b": queue(0)}), {"a": of(3)}))
+        quota = PassQuota(QuotaUsage(QuotaTree({"a": queue(5), "b": queue(1)}), {"a": of(3)}))
         assert quota.keep(Preemptor(uid="x", queue="a", requests=of(4))) == of(2)
-        assert not quota.fits(Preemptor(uid="y", queue="b", requests=of(1)))
+        assert quota.fits(Preemptor(uid="y", queue="b", requests=of(1)))
+        assert not quota.fits(Preemptor(uid="y", queue="b", requests=of(2)))
         small = Preemptor(uid="z", queue="a", requests=of(1))
         assert quota.fits(small)
         quota.place(small)
         assert quota.fits(Preemptor(uid="w", queue="a", requests=of(1)))
-        assert not quota.fits(Preemptor(uid="y", queue="b", requests=of(1)))
+        assert quota.fits(Preemptor(uid="y", queue="b", requests=of(1)))
+        assert not quota.fits(Preemptor(uid="y", queue="b", requests=of(2)))
 
 
 def test_a_search_among_very_many_ends_and_says_that_it_did_not_see_all() -> None:
@@ -519,10 +570,10 @@ def _is_legal(used: QuotaUsage, asks: Preemptor, found: Preemption, gone: Mappin
         return all(end.used(ours, name) <= max(used.used(ours, name), own[name]) for name in asked)
     if found.plan is Plan.BOTH and any(end.over(ours, name) > 0 for name in asked):
         return False
-    for each in found.victims:
-        if each.job.name not in gone or each.reason is PRIORITY:
+    for victim in found.victims:
+        if victim.job.name not in gone or victim.reason is PRIORITY:
             continue
-        theirs = used.tree.queues[each.job.queue]
+        theirs = used.tree.queues[victim.job.queue]
         fork = next(node for node in theirs.path if node in ours.path)
         our_side, their_side = ours.below(fork), theirs.below(fork)
         if found.plan is not Plan.FAIR_SHARE:

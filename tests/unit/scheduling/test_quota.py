@@ -155,6 +155,11 @@ def test_distance_is_the_height_of_the_lowest_cohort_that_holds_it(asked: int, d
     assert usage({"a": queue(1, "low")}, cohorts).distance("a", of(asked)) == distance
 
 
+def test_what_a_queue_does_not_lend_is_used_before_it_borrows() -> None:
+    found = usage({"a": queue(3, "low", lend=1)}, {"low": cohort(2, "high"), "high": cohort(2)})
+    assert [found.distance("a", of(size)) for size in (3, 5, 6)] == [0, 1, 2]
+
+
 def test_amounts_beyond_64_bits_are_counted_exactly() -> None:
     found = usage({"a": queue(10)})
     found.add("a", of("9223372036855775"))  # type: ignore[arg-type]

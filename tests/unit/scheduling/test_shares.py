@@ -121,6 +121,8 @@ def test_at_each_fork_the_sides_are_compared() -> None:
 def test_between_trees_only_priority_and_age_count() -> None:
     found = usage({"a": queue(0, "x"), "rich": queue(9, "x"), "b": queue(9, None)}, a=4)
     assert order(found, head("a", 1, priority=1), head("b", 1)) == ["a", "b"]
+    full = usage({"a": queue(1, None), "b": queue(9, None)}, a=1)
+    assert order(full, head("a", 1, priority=1), head("b", 1)) == ["a", "b"]
 
 
 def test_who_waits_for_victims_goes_first_and_who_has_a_claim_second() -> None:
