@@ -48,7 +48,7 @@ from multimirror.scheduling.victims import (
 )
 
 MOST_ROOMS: Final = 8
-MOST_CHECKS: Final = 400
+MOST_CHECKS: Final = 320
 """Candidates of other queues that one search judges, over all plans and workers: about 20 ms."""
 MOST_STOPS: Final = 3
 """After so many stops by Reclaim or FairShare a Job is placed on own quota only."""

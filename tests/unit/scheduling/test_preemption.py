@@ -104,6 +104,17 @@ class TestReclaim:
         found = search(queues, running, ("a", {"cpu": 2, "gpu": 2}), cohorts)
         assert victims(found) == {"b2": "Reclaim", "c1": "Reclaim"}
 
+    def test_a_queue_keeps_its_own_of_one_resource_though_it_borrows_another(self) -> None:
+        cohorts = {"theirs": cohort({"cpu": 0, "gpu": 0}, "root"), "root": cohort({"cpu": 0, "gpu": 0})}
+        queues = {
+            "a": queue({"cpu": 2, "gpu": 1}, "root", preempts=[RECLAIM]),
+            "b": queue({"cpu": 4, "gpu": 0}, "theirs"),
+            "c": queue({"cpu": 0, "gpu": 0}, "theirs"),
+        }
+        running = [job("b1", "b", {"cpu": 4}, -9), job("b2", "b", {"gpu": 1}), job("c1", "c", {"cpu": 2}, 9)]
+        found = search(queues, running, ("a", {"cpu": 2, "gpu": 1}), cohorts)
+        assert victims(found) == {"b2": "Reclaim", "c1": "Reclaim"}
+
     def test_on_equal_shares_a_cohort_gives_before_a_queue(self) -> None:
         cohorts = {"x": cohort(0, "root"), "root": cohort(0)}
         queues = {"a": queue(4, "root", preempts=[RECLAIM]), "b": queue(0, "root"), "c": queue(0, "x")}
