@@ -3,7 +3,9 @@
 A Job that is being stopped is charged until its pods are gone; what it will free belongs to the Job that it is stopped
 for. So a pass keeps two books. `now` is what is charged. `later` is without those that are leaving, and with those that
 wait for them. A Job is placed if it fits both: then it takes nothing from one that waits for its victims, which fits as
-soon as they are gone. Victims are searched in `later`: nobody is stopped for room that is on its way.
+soon as they are gone. Victims are searched in `later`: nobody is stopped for room that is on its way. So a Job may
+count on others, too, who were leaving already when its own victims were chosen: it waits for as long as it fits
+`later`, and not only until its own victims are gone.
 
 The first Job of a queue that does not fit, and stops nobody, may keep what is left of its queue's own quota
 (`kept_free`): from other queues, not from those behind it in its own, which may pass it.
