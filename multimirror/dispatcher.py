@@ -116,6 +116,7 @@ class Dispatcher:
             assignments,
             announcements,
             queues=lambda: cache.queue_specs,
+            cohorts=lambda: cache.cohort_specs,
             workers=observer.worker_snapshots,
             worker=observer.worker_snapshot,
             clock=clock,

@@ -116,6 +116,31 @@ WAITING: Final = {
     "QuotaExceeded": Reason(
         "The queue runs as much as its quota allows.", "Wait, or raise the quota, or give the Job a higher priority."
     ),
+    "CohortFull": Reason(
+        "The queue may borrow what the Job asks for, but others of its cohort use it; the message names them.",
+        "Wait, or let the queue's Jobs stop others (preempts), or raise quotas of the cohort.",
+    ),
+    "OthersFirst": Reason(
+        "It would fit, but a Job that comes before it took what was left, or what is left is kept for one.",
+        "Wait. The queue's weight decides how much of what is shared it has before others.",
+    ),
+    "OwnQuotaOnly": Reason(
+        'The Job is never to be stopped (multimirror.dev/preemptible: "false"), or was stopped three times while it '
+        "borrowed. So it may use nothing but its queue's own quota, and that is in use.",
+        "Wait, or raise quota.resources of the queue, or ask for less.",
+    ),
+    "Held": Reason(
+        "The queue is held (spec.hold is Hold): nothing of it is placed, what runs goes on.",
+        "Set spec.hold of the MirrorQueue to None.",
+    ),
+    "Draining": Reason(
+        "The queue is drained (spec.hold is Drain): nothing of it is placed, and what ran is taken back.",
+        "Set spec.hold of the MirrorQueue to None.",
+    ),
+    "Cycle": Reason(
+        "Cohorts above the queue are each other's parents; the message names them. Nothing of the queue is placed.",
+        "Change or remove spec.parent of one of them.",
+    ),
     "NoWorkers": Reason(
         "The queue has no worker clusters.", "Correct spec.workers of the MirrorQueue, or label WorkerClusters."
     ),

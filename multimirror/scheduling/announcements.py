@@ -19,8 +19,10 @@ from multimirror.scheduling.plan import PlacementDecision
 _log = structlog.get_logger(__name__)
 _PAGE: Final = 1000
 _TIMEOUT_SECONDS: Final = 5.0
-_WARNINGS: Final = frozenset({"NeverFits", "Invalid", "QueueMissing", "GrowthNeverFits"})
+_WARNINGS: Final = frozenset({"NeverFits", "Invalid", "QueueMissing", "Cycle", "GrowthNeverFits"})
 """Reasons for waiting that somebody has to do something about."""
+_PASSING: Final = frozenset({"OthersFirst"})
+"""Reasons that come and go with each pass: they are told to who was told nothing yet."""
 EventType = Literal["Normal", "Warning"]
 
 
@@ -49,7 +51,8 @@ class Announcements:
             self.tell(kind, obj, reason, message, type)
 
     def knows_why_it_waits(self, ref: Ref, reason: str) -> bool:
-        return self._told.get(ref) == reason
+        told = self._told.get(ref)
+        return told == reason or (told is not None and reason in _PASSING)
 
     def tell_why_it_waits(self, kind: Kind, obj: Json, decision: PlacementDecision) -> None:
         """When the reason is a new one, for numbers change all the time."""

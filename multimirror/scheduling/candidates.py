@@ -4,7 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from multimirror.api import SpecError, WorkerClusterSpec, allowed_clusters, check_preemptible, priority_of
+from multimirror.api import (
+    SpecError,
+    WorkerClusterSpec,
+    allowed_clusters,
+    check_preemptible,
+    is_preemptible,
+    priority_of,
+)
+from multimirror.api.placement import preemptions_of
 from multimirror.batch import Json
 from multimirror.kinds.kind import Ref
 from multimirror.kinds.pod_sets import Amounts, amounts_of
@@ -91,6 +99,10 @@ class Candidate:
     """Why it cannot be placed whatever happens, until it is changed."""
     growth: Growth | None = None
     """It runs, and asks for the difference."""
+    preemptible: bool = True
+    """It may be stopped for others; if not, it is placed on its queue's own quota only."""
+    preemptions: int = 0
+    """How often it was stopped while its queue borrowed."""
 
 
 def candidate(
@@ -123,4 +135,6 @@ def candidate(
         avoid=dict(avoid),
         problem=problem,
         growth=growth,
+        preemptible=is_preemptible(obj),
+        preemptions=preemptions_of(obj),
     )

@@ -7,7 +7,6 @@ and holds nobody up, for it runs.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from multimirror.scheduling.candidates import Candidate, Growth
 from multimirror.scheduling.filters import (
@@ -20,14 +19,8 @@ from multimirror.scheduling.filters import (
     short_of,
     text,
 )
+from multimirror.scheduling.refusals import Objection
 from multimirror.scheduling.usage import Usage
-
-
-class Objection(NamedTuple):
-    """Why it does not grow now, or ever."""
-
-    reason: str
-    why: "GrowthWaits"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Which of the first Jobs of all queues is next.
 
 At each fork of a tree, its cohorts and queues send one Job up, and the best of these goes on: one that waits for Jobs
-that are being stopped for it, one that has a claim; then one with which its side of the fork does not borrow what the
+that are being stopped for it, one that has a claim; then one whose namespace was refused less often in this pass, so
+that nobody has to wait for thousands that do not fit; then one with which its side of the fork does not borrow what the
 Job asks for; then one with which its side has the smaller share; then by the queue's own order: priority, the turn of
 its namespace, age, uid. Between trees, nothing is shared, and the queues' own order decides.
 
@@ -39,9 +40,13 @@ class Head:
     precedence: Precedence = Precedence.NONE
     job: Any = None
     """Whatever the caller knows it by."""
+    refused: int = 0
+    """Who was refused often in a pass comes after those who were not: at each fork, before all but the precedence."""
+    between: tuple[Any, ...] | None = None
+    """Its place among the first of other trees; None: that of `order`."""
 
 
-_Key = tuple[int, bool, Share, tuple[Any, ...]]
+_Key = tuple[int, int, bool, Share, tuple[Any, ...]]
 _TOP: Final = -1
 """The fork above all trees."""
 
@@ -57,6 +62,9 @@ class HeadOrder:
         self._versions: dict[int, int] = {}
         """By node: which of its entries at the fork above it is the last."""
 
+    def __contains__(self, queue: str) -> bool:
+        return queue in self._usage.tree.queues
+
     def put(self, queue: str, head: Head | None) -> None:
         """This is the first Job of a queue now; None: it has none."""
         node = self._usage.tree.queues[queue]
@@ -65,6 +73,14 @@ class HeadOrder:
         else:
             self._best.pop(node.index, None)
         self._send_up(node)
+
+    def move(self, before: Head, after: Head) -> None:
+        """The one that is next has another place among those of other trees, and nothing else of it has changed."""
+        path = self._usage.tree.queues[after.queue].path
+        for node in path:
+            if self._best.get(node.index) is before:
+                self._best[node.index] = after
+        self._push(path[-1], _TOP)
 
     def refresh(self, queue: str) -> None:
         """What the queue uses has changed."""
@@ -78,17 +94,19 @@ class HeadOrder:
     def _send_up(self, queue: Node) -> None:
         for node in queue.path:
             fork = node.parent.index if node.parent is not None else _TOP
-            version = self._versions[node.index] = self._versions.get(node.index, 0) + 1
-            head = self._best.get(node.index)
-            if head is not None:
-                heap = self._forks.setdefault(fork, [])
-                heapq.heappush(heap, (self._key(node, head), version, node))
+            self._push(node, fork)
             if node.parent is not None:
                 first = self._first(fork)
                 if first is not None:
                     self._best[fork] = self._best[first.index]
                 else:
                     self._best.pop(fork, None)
+
+    def _push(self, node: Node, fork: int) -> None:
+        version = self._versions[node.index] = self._versions.get(node.index, 0) + 1
+        head = self._best.get(node.index)
+        if head is not None:
+            heapq.heappush(self._forks.setdefault(fork, []), (self._key(node, head), version, node))
 
     def _first(self, fork: int) -> Node | None:
         heap = self._forks.get(fork)
@@ -101,10 +119,11 @@ class HeadOrder:
 
     def _key(self, node: Node, head: Head) -> _Key:
         if node.parent is None:
-            return head.precedence, False, NO_SHARE, head.order
+            return head.precedence, 0, False, NO_SHARE, head.between or head.order
         more = next(adds for each, adds in self._usage.reaching(head.queue, head.requests) if each is node)
         return (
             head.precedence,
+            head.refused,
             borrows(self._usage, node, more),
             share(self._usage, node, more=more),
             head.order,

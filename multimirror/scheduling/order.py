@@ -7,6 +7,9 @@ of another waiting that are older, whatever the queues are called. Who is first 
 within a priority the namespaces take turns, those that have less first, then those that were given something longest
 ago; within a namespace the oldest. In a strict queue namespaces do not take turns: only priority and age count.
 
+Queues that share (`heads`) compete inside their tree first, by what they have of what is shared; the best of all trees
+competes with the queues that share with nobody.
+
 Anybody may write any priority on a Job. So a queue says up to which one they count (`maxPriority`); those above count
 as that one, and in a queue that does not say, all count as 0: then priorities are about the order of a namespace's own
 candidates, and nobody else's.
@@ -31,6 +34,7 @@ from typing import Final, NamedTuple
 
 from multimirror.kinds.kind import Ref
 from multimirror.scheduling.candidates import Candidate
+from multimirror.scheduling.heads import Head, HeadOrder
 from multimirror.scheduling.usage import UsageSums
 
 _LINES_PER_CHECKPOINT: Final = 256
@@ -217,28 +221,76 @@ def in_order(
     usage: UsageSums,
     order_of: Callable[[str], QueueOrder],
     progress: Progress | None = None,
+    shared: HeadOrder | None = None,
 ) -> Iterator[Waiter | None]:
     """Everybody, one after the other; None is a checkpoint, when there was work and nobody is found yet.
 
     The order depends on who was placed before: `usage` has to have the reservation of one that was placed when the
     next one is asked for, and `progress` has to know of it. Reservations may be added meanwhile, not removed.
+
+    `shared`: the order of those queues that share, with nobody in it yet. It, too, has to know of placements.
     """
     progress = progress or Progress()
     heads: _Heads = []
+    sharing: dict[str, Iterator[Waiter | None]] = {}
     for name, queue in waiting.queues.items():
         order = order_of(name)
-        yield from _advance(heads, _turns(queue, usage, name, order, progress), order, progress)
+        turns = _turns(queue, usage, name, order, progress)
+        if shared is not None and name in shared:
+            sharing[name] = turns
+            yield from _enter(shared, name, turns, order, progress)
+        else:
+            yield from _advance(heads, turns, order, progress)
         yield None
-    while heads:
+    while True:
+        head = shared.best() if shared is not None else None
+        if head is None and not heads:
+            return
+        if _moved_back(heads, shared, head, order_of, progress):
+            yield None
+        elif shared is None or head is None or (heads and heads[0][:3] < _between(head)):
+            yield from _next_alone(heads, order_of, progress)
+        else:
+            yield head.job
+            yield from _enter(shared, head.queue, sharing[head.queue], order_of(head.queue), progress)
+
+
+def _moved_back(
+    heads: _Heads,
+    shared: HeadOrder | None,
+    head: Head | None,
+    order_of: Callable[[str], QueueOrder],
+    progress: Progress,
+) -> bool:
+    """Something was decided about the namespace of one that would be next: it goes further back."""
+    if heads:
         rank, stood, age, waiter, turns = heads[0]
         stands = progress.standing(waiter.namespace)
-        if stands != stood:  # something was decided about its namespace since: it goes further back
+        if stands != stood:
             heapq.heapreplace(heads, (rank, stands, age, waiter, turns))
-            yield None
-            continue
-        yield waiter
-        heapq.heappop(heads)
-        yield from _advance(heads, turns, order_of(waiter.candidate.queue), progress)
+            return True
+    if shared is None or head is None:
+        return False
+    place = _head(head.queue, head.job, order_of(head.queue), progress)
+    if place.refused != head.refused:
+        shared.put(head.queue, place)
+    elif place.between != head.between:
+        shared.move(head, place)
+    else:
+        return False
+    return True
+
+
+def _between(head: Head) -> tuple[object, ...]:
+    return head.between or head.order
+
+
+def _next_alone(heads: _Heads, order_of: Callable[[str], QueueOrder], progress: Progress) -> Iterator[Waiter | None]:
+    """The first of the queues that share with nobody."""
+    *_, waiter, turns = heads[0]
+    yield waiter
+    heapq.heappop(heads)
+    yield from _advance(heads, turns, order_of(waiter.candidate.queue), progress)
 
 
 def _advance(heads: _Heads, turns: Iterator[Waiter | None], order: QueueOrder, progress: Progress) -> Iterator[None]:
@@ -249,6 +301,30 @@ def _advance(heads: _Heads, turns: Iterator[Waiter | None], order: QueueOrder, p
             heapq.heappush(heads, (rank, stands, waiter.age, waiter, turns))
             return
         yield None
+
+
+def _enter(
+    shared: HeadOrder, name: str, turns: Iterator[Waiter | None], order: QueueOrder, progress: Progress
+) -> Iterator[None]:
+    """The next one of a queue that shares comes to compete with those of its tree."""
+    for waiter in turns:
+        if waiter is not None:
+            shared.put(name, _head(name, waiter, order, progress))
+            return
+        yield None
+    shared.put(name, None)
+
+
+def _head(name: str, waiter: Waiter, order: QueueOrder, progress: Progress) -> Head:
+    namespace, rank = waiter.namespace, _rank(waiter, order)
+    return Head(
+        name,
+        waiter.candidate.requests,
+        (rank, waiter.age),
+        job=waiter,
+        refused=progress.refused[namespace] // QUANTUM,
+        between=(rank, progress.standing(namespace), waiter.age),
+    )
 
 
 _Standing = tuple[int, int, int]
@@ -319,9 +395,10 @@ def _waiter(candidate: Candidate) -> Waiter:
     asked = tuple(sorted((name, amount) for name, amount in candidate.requests.items() if amount))
     avoid = tuple(sorted(candidate.avoid.items()))
     grows = candidate.growth.shape if candidate.growth is not None else None
+    stops = candidate.preemptions if candidate.preemptible else None
     return Waiter(
         *position_of(candidate),
         candidate,
         asked,
-        (candidate.ref.kind, candidate.namespace, candidate.clusters, asked, avoid, candidate.problem, grows),
+        (candidate.ref.kind, candidate.namespace, candidate.clusters, asked, avoid, candidate.problem, grows, stops),
     )

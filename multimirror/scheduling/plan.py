@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-from multimirror.api import QUEUE_LABEL, MirrorQueueSpec, QueueingStrategy
+from multimirror.api import QUEUE_LABEL, Hold, MirrorQueueSpec, QueueingStrategy
 from multimirror.kinds.pod_sets import amounts_of
 from multimirror.scheduling.candidates import Candidate, Growth, WorkerSnapshot
 from multimirror.scheduling.filters import (
@@ -37,9 +37,12 @@ from multimirror.scheduling.filters import (
     result,
     with_room,
 )
-from multimirror.scheduling.growth import objection
+from multimirror.scheduling.growth import GrowthWaits, objection
 from multimirror.scheduling.order import Line, Position, Progress, QueueOrder, Waiter, WaitingSnapshot, in_order
+from multimirror.scheduling.quota import QuotaTree
+from multimirror.scheduling.refusals import Objection, QueueHeld
 from multimirror.scheduling.scores import best_first
+from multimirror.scheduling.shared_quota import SharedQuota, quota_tree
 from multimirror.scheduling.usage import Reservation, UsageSums
 
 _TOLD: Final = 8
@@ -131,29 +134,37 @@ def plan(
     *,
     in_flight: Mapping[str, int] = MappingProxyType({}),
     resume: Mapping[Line, Position] = MappingProxyType({}),
+    tree: QuotaTree | None = None,
 ) -> Iterator[Step | None]:
     """Decide about everybody who waits, in order. None is a checkpoint: nothing is decided, but time has passed.
 
     `in_flight`: how many placements of each namespace were decided before, and are not written yet. `resume`: how far
-    passes came that were broken off; then not everybody is looked at again (see `order`)."""
+    passes came that were broken off; then not everybody is looked at again (see `order`). `tree`: the quota of these
+    queues and their cohorts (`quota_tree`); without it, cohorts are what a name makes of them."""
     progress = Progress(Counter(in_flight), resume=resume)
-    return _Pass(waiting, dict(queues), dict(workers), usage.fork(), progress).steps()
+    specs = dict(queues)
+    shared = SharedQuota(tree if tree is not None else quota_tree(specs), specs)
+    return _Pass(waiting, specs, dict(workers), usage.fork(), progress=progress, shared=shared).steps()
 
 
 class _Queue:
     """A queue in this pass."""
 
-    __slots__ = ("blocked", "limits", "names", "open", "order", "refused", "spec", "strict")
+    __slots__ = ("blocked", "keeps", "limits", "names", "open", "order", "refused", "shares", "spec", "strict")
 
-    def __init__(self, name: str, spec: MirrorQueueSpec, names: tuple[str, ...], open_names: tuple[str, ...]) -> None:
-        self.spec, self.names, self.open = spec, names, open_names
-        self.limits = QueueLimits(name, spec.quota.jobs, amounts_of(spec.quota.resources))
+    def __init__(
+        self, name: str, spec: MirrorQueueSpec, names: tuple[str, ...], open_names: tuple[str, ...], *, shares: bool
+    ) -> None:
+        self.spec, self.names, self.open, self.shares = spec, names, open_names, shares
+        self.limits = QueueLimits(name, spec.quota.jobs, {} if shares else amounts_of(spec.quota.resources))
         self.strict = spec.queueing_strategy is QueueingStrategy.STRICT_FIFO
         self.order = QueueOrder(self.strict, spec.max_priority or 0)
         self.refused: dict[tuple[object, ...], PlacementDecision] = {}
         """What was decided about shapes that do not fit."""
         self.blocked: PlacementDecision | None = None
         """Why everybody else of the queue waits."""
+        self.keeps = False
+        """Its first Job that does not fit keeps of the quota what it may."""
 
 
 class _Pass:
@@ -163,10 +174,12 @@ class _Pass:
         specs: Mapping[str, MirrorQueueSpec],
         workers: Mapping[str, WorkerSnapshot],
         usage: UsageSums,
+        *,
         progress: Progress,
+        shared: SharedQuota,
     ) -> None:
         self._waiting, self._specs, self._snapshots, self._usage = waiting, specs, workers, usage
-        self._progress = progress
+        self._progress, self._shared = progress, shared
         self._workers: dict[str, WorkerInfo] = {}
         """As they are now. Replaced as a whole when one changes: decisions keep the one that they were made on."""
         self._queues: dict[str, _Queue | None] = {}
@@ -179,7 +192,8 @@ class _Pass:
             self._workers[snapshot.name] = info
             if number % _WORKERS_PER_CHECKPOINT == 0:
                 yield None
-        for waiter in in_order(self._waiting, self._usage, self._order, self._progress):
+        yield from self._shared.count(self._usage)
+        for waiter in in_order(self._waiting, self._usage, self._order, self._progress, self._shared.heads):
             if waiter is None:
                 yield None
                 continue
@@ -214,6 +228,8 @@ class _Pass:
         candidate = waiter.candidate
         if candidate.problem:
             return PlacementDecision(None, reason="Invalid", why=candidate.problem)
+        if queue.spec.hold is not Hold.NONE:
+            return self._held(candidate, name, queue.spec.hold)
         if candidate.growth is not None:
             return self._grow(candidate, candidate.growth, name, queue)
         if len(candidate.requests) > _MOST_RESOURCES:
@@ -230,6 +246,9 @@ class _Pass:
         if exceeded is not None:
             holds_up = queue.strict and self._waits_in_line(waiter, queue)
             return PlacementDecision(None, reason="QuotaExceeded", why=exceeded, holds_up=holds_up)
+        found = self._shared.objection(candidate) if queue.shares else None
+        if found is not None:
+            return self._without_quota(waiter, queue, found)
         if not queue.names:
             return PlacementDecision(None, reason="NoWorkers", why=f"queue {name} has no worker clusters")
         workers = self._workers
@@ -248,6 +267,24 @@ class _Pass:
         holds_up = queue.strict and self._waits_in_line(waiter, queue) and not self._stands_aside(waiter, queue)
         return PlacementDecision(None, reason="NoWorkerFits", why=why, compared=compared, holds_up=holds_up)
 
+    def _held(self, candidate: Candidate, name: str, hold: Hold) -> PlacementDecision:
+        why = QueueHeld(name, hold, self._waiting.queues[name].count)
+        if candidate.growth is not None:
+            return PlacementDecision(None, reason="GrowthWaits", why=GrowthWaits(candidate.growth, why))
+        if hold is Hold.HOLD:
+            return PlacementDecision(None, reason="Held", why=why)
+        return PlacementDecision(None, reason="Draining", why=why)
+
+    def _without_quota(self, waiter: Waiter, queue: _Queue, found: Objection) -> PlacementDecision:
+        candidate = waiter.candidate
+        if self._shared.never_fits(candidate, found):
+            return PlacementDecision(None, reason=found.reason, why=found.why)
+        waits_in_line = self._waits_in_line(waiter, queue)
+        if waits_in_line and not queue.keeps:
+            queue.keeps = True
+            self._shared.keep(candidate)
+        return PlacementDecision(None, reason=found.reason, why=found.why, holds_up=queue.strict and waits_in_line)
+
     def _waits_in_line(self, waiter: Waiter, queue: _Queue) -> bool:
         """It waits for what others would have to wait for too: a worker that is open, that it may go to, and that
         could take it if less ran there."""
@@ -262,6 +299,8 @@ class _Pass:
     def _grow(self, candidate: Candidate, growth: Growth, name: str, queue: _Queue) -> PlacementDecision:
         worker = self._workers.get(growth.worker)
         found = objection(candidate, growth, queue.limits, self._usage.queue(name), worker)
+        if found is None and queue.shares:
+            found = self._shared.objection_to_growth(candidate, growth)
         if found is not None:
             return PlacementDecision(None, reason=found.reason, why=found.why)
         return PlacementDecision(growth.worker)
@@ -271,6 +310,8 @@ class _Pass:
             self._usage.grow(_reservation(candidate, worker))
         else:
             self._usage.add(_reservation(candidate, worker))
+        if candidate.queue in self._shared:
+            self._shared.place(candidate)
         self._progress.in_flight[candidate.namespace] += 1
         before = self._workers[worker]
         info = WorkerInfo.of(before.snapshot, before.capacity, self._usage.worker(worker))
@@ -287,7 +328,8 @@ class _Pass:
         queue = None
         if spec is not None:
             names = self._names(spec)
-            queue = _Queue(name, spec, names, self._open(names, fenced=spec.fence is not None))
+            open_names = self._open(names, fenced=spec.fence is not None)
+            queue = _Queue(name, spec, names, open_names, shares=name in self._shared)
         self._queues[name] = queue
         return queue
 

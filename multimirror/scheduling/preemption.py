@@ -29,7 +29,7 @@ from itertools import islice
 from typing import Final
 
 from multimirror.api import Preempts
-from multimirror.scheduling.givers import Givers
+from multimirror.scheduling.givers import Borrowers, Givers
 from multimirror.scheduling.quota import Node, QuotaUsage
 from multimirror.scheduling.running import MOST_CANDIDATES, RunningJob
 from multimirror.scheduling.trial import Room, Taken, Trial
@@ -48,8 +48,8 @@ from multimirror.scheduling.victims import (
 )
 
 MOST_ROOMS: Final = 8
-MOST_CHECKS: Final = 600
-"""Candidates looked at in one search, over all plans and workers."""
+MOST_CHECKS: Final = 320
+"""Candidates of other queues that one search judges, over all plans and workers: about 20 ms."""
 MOST_STOPS: Final = 3
 """After so many stops by Reclaim or FairShare a Job is placed on own quota only."""
 _LOOKED_AT: Final = 4 * MOST_CANDIDATES
@@ -67,7 +67,7 @@ def find_preemption(
     found = search.run()
     if found is not None:
         return found
-    if search.protected and not search.cut:
+    if search.protected:
         unprotected = _Search(preemptor, usage, around, rooms, protect=False)
         would = unprotected.run()
         if would is not None:
@@ -106,13 +106,15 @@ class _Search:
     ) -> None:
         self._asks, self._usage, self._around, self._protect = preemptor, usage, around, protect
         self._rooms: tuple[Room | None, ...] = tuple(rooms[:MOST_ROOMS]) if rooms is not None else (None,)
+        self._borrowers = Borrowers(usage, around.running)
         self._checks = MOST_CHECKS
         self.protected = False
         """Somebody was left alone who has not run long enough."""
 
     @property
     def cut(self) -> bool:
-        return self._checks <= 0
+        """Not everybody was looked at."""
+        return self._checks <= 0 or self._borrowers.cut
 
     def run(self) -> Preemption | None:
         for plan in _plans(self._asks.preempts):
@@ -200,7 +202,7 @@ class _Search:
             while trial.is_within(ours):
                 if trial.suffices():
                     return
-                job = givers.next(fork)
+                job = self._next(givers, fork)
                 if job is None:
                     break
                 theirs = self._usage.tree.queues[job.queue].below(fork)
@@ -211,7 +213,7 @@ class _Search:
         """From those who have more than we would have."""
         path = trial.queue.path
         while not trial.suffices():
-            job = givers.next(trial.queue.root)
+            job = self._next(givers, trial.queue.root)
             if job is None:
                 return
             node = self._usage.tree.queues[job.queue]
@@ -223,10 +225,15 @@ class _Search:
             if not trial.is_fair(ours, theirs):
                 trial.give_back(len(trial.taken) - 1)
 
+    def _next(self, givers: Givers, at: Node) -> RunningJob | None:
+        self._checks -= 1
+        return givers.next(at) if self._checks > 0 else None
+
     def _givers(self, trial: Trial, reason: Preempts, worker: str | None, contended: AbstractSet[str]) -> Givers:
         return Givers(
             trial,
-            contended & trial.queue.quotas.keys(),
+            frozenset(contended & trial.queue.quotas.keys()),
+            self._borrowers,
             lambda queue: self._candidates(trial, queue, worker, reason),
             whole_tree=reason is Preempts.FAIR_SHARE,
         )
@@ -238,9 +245,8 @@ class _Search:
         for job in islice(self._around.running.of(queue, worker), _LOOKED_AT):
             if job.uid in taken or not self._may_stop(job, reason, trial):
                 continue
-            if self.cut or found == MOST_CANDIDATES:
+            if found == MOST_CANDIDATES:
                 return
-            self._checks -= 1
             found += 1
             yield job
 

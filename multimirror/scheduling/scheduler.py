@@ -22,7 +22,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from multimirror.api import RESERVED_ANNOTATION, MirrorQueueSpec
+from multimirror.api import RESERVED_ANNOTATION, CohortSpec, MirrorQueueSpec
 from multimirror.api.placement import attempt_of, cluster_of
 from multimirror.batch import Json
 from multimirror.batch.times import seconds_of
@@ -41,6 +41,8 @@ from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
 from multimirror.scheduling.growth import is_wanted
 from multimirror.scheduling.order import FRONT, Line, Position, Waiting, WaitingSnapshot, position_of
 from multimirror.scheduling.plan import Placed, PlacementDecision, Waits, plan
+from multimirror.scheduling.quota import QuotaTree
+from multimirror.scheduling.shared_quota import quota_tree
 
 _log = structlog.get_logger(__name__)
 _SLICE_SECONDS: Final = 0.005
@@ -80,6 +82,7 @@ class Scheduler:
         workers: Callable[[], Mapping[str, WorkerSnapshot]],
         worker: Callable[[str], WorkerSnapshot | None],
         clock: Callable[[], float],
+        cohorts: Callable[[], Mapping[str, CohortSpec]] = dict,
         keep: Callable[[Kind, Json], None] = lambda kind, obj: None,
         unshown: Callable[[Ref, float], None] = lambda ref, seconds: None,
         concurrency: int = 16,
@@ -90,6 +93,7 @@ class Scheduler:
         self._assignments, self._announcements, self._keep = assignments, announcements, keep
         self._unshown = unshown
         self._queues, self._workers, self._worker, self._clock = queues, workers, worker, clock
+        self._trees = _Trees(cohorts)
         self._waiting = Waiting()
         self._news = asyncio.Event()
         self._resume: dict[Line, Position] = {}
@@ -161,7 +165,8 @@ class Scheduler:
         self._untold = False
         busy, flying = 0.0, Counter(self._in_flight.values())
         snapshot, usage = self._waiting.snapshot(), self._assignments.usage.snapshot()
-        steps = plan(snapshot, queues, workers, usage, in_flight=flying, resume=dict(self._resume))
+        tree = self._trees.of(queues)
+        steps = plan(snapshot, queues, workers, usage, in_flight=flying, resume=dict(self._resume), tree=tree)
         reached, done = _Reached(), False
         while not done:
             started = time.perf_counter()
@@ -220,6 +225,9 @@ class Scheduler:
             return
         queue, there = self._queues().get(candidate.queue), self._worker(worker)
         if queue is None or queue is not queues[candidate.queue] or there is None or not there.is_open:
+            self._news.set()
+            return
+        if queue.cohort is not None and self._trees.have_changed(self._queues()):
             self._news.set()
             return
         if candidate.growth is not None:
@@ -379,6 +387,25 @@ class Scheduler:
     def _drop(self, ref: Ref) -> bool:
         self.decisions.pop(ref, None)
         return self._waiting.remove(ref) is not None
+
+
+class _Trees:
+    """The quota of queues that share, made anew when a queue or a cohort has changed."""
+
+    def __init__(self, cohorts: Callable[[], Mapping[str, CohortSpec]]) -> None:
+        self._cohorts = cohorts
+        self._of: tuple[dict[str, MirrorQueueSpec], dict[str, CohortSpec]] = {}, {}
+        self._tree = quota_tree({})
+
+    def of(self, queues: Mapping[str, MirrorQueueSpec]) -> QuotaTree:
+        if self.have_changed(queues):
+            self._of = dict(queues), dict(self._cohorts())
+            self._tree = quota_tree(*self._of)
+        return self._tree
+
+    def have_changed(self, queues: Mapping[str, MirrorQueueSpec]) -> bool:
+        """Since they were last asked for. (Specs that are the same are the same objects, so this is quick.)"""
+        return self._of != (queues, self._cohorts())
 
 
 class _Reached:

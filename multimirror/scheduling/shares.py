@@ -30,7 +30,7 @@ class Share:
     def __init__(
         self, over: int = 0, lendable: int = 1, weight: Fraction = _ONE, *, resource: str = "", borrows: bool = False
     ) -> None:
-        self.infinite = borrows and not weight
+        self.infinite = not weight
         if self.infinite:
             weight = _ONE
         self._numerator, self._denominator = over * weight.denominator, lendable * weight.numerator

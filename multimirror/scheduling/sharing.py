@@ -3,7 +3,9 @@
 A Job that is being stopped is charged until its pods are gone; what it will free belongs to the Job that it is stopped
 for. So a pass keeps two books. `now` is what is charged. `later` is without those that are leaving, and with those that
 wait for them. A Job is placed if it fits both: then it takes nothing from one that waits for its victims, which fits as
-soon as they are gone. Victims are searched in `later`: nobody is stopped for room that is on its way.
+soon as they are gone. Victims are searched in `later`: nobody is stopped for room that is on its way. So a Job may
+count on others, too, who were leaving already when its own victims were chosen: it waits for as long as it fits
+`later`, and not only until its own victims are gone.
 
 The first Job of a queue that does not fit, and stops nobody, may keep what is left of its queue's own quota
 (`kept_free`): from other queues, not from those behind it in its own, which may pass it.
@@ -11,13 +13,16 @@ The first Job of a queue that does not fit, and stops nobody, may keep what is l
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
+from typing import TypeVar
 
 from multimirror.kinds.pod_sets import Amounts
 from multimirror.scheduling.preemption import find_preemption, kept_free
-from multimirror.scheduling.quota import QuotaUsage
+from multimirror.scheduling.quota import QuotaUsage, Short
 from multimirror.scheduling.running import RunningJob
 from multimirror.scheduling.trial import Room
 from multimirror.scheduling.victims import NoPreemption, Preemption, Preemptor, Surroundings
+
+_T = TypeVar("_T")
 
 
 class Outcome(StrEnum):
@@ -63,6 +68,17 @@ class PassQuota:
     def fits_later(self, job: Preemptor) -> bool:
         """It could be placed if those who are leaving were gone."""
         return self._checked(job, lambda: self._fits(self.later, job))
+
+    def short(self, job: Preemptor) -> tuple[Short, ...]:
+        """What is missing for it to be placed."""
+        return self._checked(job, lambda: self._short(self.now, job) or self._short(self.later, job))
+
+    def charged(self) -> QuotaUsage:
+        """What is charged now, as it stays: what is kept free is not in it."""
+        charged = self.now.fork()
+        for queue, (_, kept) in self._kept.items():
+            charged.remove(queue, kept)
+        return charged
 
     def place(self, job: Preemptor) -> None:
         self.forget(job)
@@ -116,7 +132,11 @@ class PassQuota:
             return False
         return usage.fits(job.queue, job.requests)
 
-    def _checked(self, job: Preemptor, check: Callable[[], bool]) -> bool:
+    def _short(self, usage: QuotaUsage, job: Preemptor) -> tuple[Short, ...]:
+        above = usage.above_own(job.queue, job.requests) if job.own_quota_only else ()
+        return above or usage.short(job.queue, job.requests)
+
+    def _checked(self, job: Preemptor, check: Callable[[], _T]) -> _T:
         """Without what is kept in its queue, and for itself."""
         waiting = job.uid in self._waiting
         self._count_kept(job.queue, -1)

@@ -85,8 +85,8 @@ class Simulation:
         """By others, in all passes."""
         self._most_stops = most_stops
         self._ticks = max((job.placed for job in self.jobs.values() if job.placed is not None), default=0.0)
-        self._waits_for: dict[str, set[str]] = {}
-        """By the name of one that others are stopped for: theirs."""
+        self._waits_for: dict[str, tuple[Victim, ...]] = {}
+        """By the name of one that others are, or were, stopped for, until it is placed."""
 
     def tick(self) -> float:
         """A time later than all before."""
@@ -144,16 +144,12 @@ class Simulation:
         """Others are, or were, stopped for it, and it was not placed yet."""
         return job.name in self._waits_for
 
-    def victims_are_gone(self, job: SimulatedJob) -> bool:
-        found = (self.jobs.get(name) for name in self._waits_for[job.name])
-        return not any(each is not None and each.leaving for each in found)
-
     def waits_for(self, job: SimulatedJob, victims: Iterable[Victim] | None) -> None:
         """These are stopped for it; None: nobody is any more."""
         if victims is None:
             del self._waits_for[job.name]
         else:
-            self._waits_for[job.name] = {each.job.name for each in victims}
+            self._waits_for[job.name] = tuple(victims)
 
     def preemptor(self, job: SimulatedJob) -> Preemptor:
         return Preemptor(
@@ -247,7 +243,7 @@ class _Pass:
         """It does not fit: for whom does it wait?"""
         simulation = self._simulation
         if simulation.waits_for_victims(job):
-            if not simulation.victims_are_gone(job):
+            if self._quota.fits_later(asks):
                 return Outcome.WAITS_FOR_VICTIMS
             simulation.waits_for(job, None)
             self._quota.forget(asks)

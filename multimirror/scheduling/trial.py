@@ -7,6 +7,7 @@ again: it may make our side larger than it may be. (Others' sides only grow by i
 """
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from multimirror.api import Preempts
@@ -28,6 +29,25 @@ class Room(Protocol):
 
     def lacking(self, gone: Sequence[RunningJob]) -> Collection[str]:
         """Of which resources there is not enough for the Job when those are gone. Nothing: it has room."""
+
+
+@dataclass(frozen=True, slots=True)
+class AmountsRoom:
+    """A worker of which only sums are known: what is free, and what a Job needs there. What is not in `free` has no
+    limit."""
+
+    worker: str
+    needed: Amounts
+    free: Amounts
+    score: float = 0.0
+
+    def lacking(self, gone: Sequence[RunningJob]) -> Collection[str]:
+        here = [job.requests for job in gone if job.worker == self.worker]
+        return [
+            name
+            for name, amount in self.needed.items()
+            if name in self.free and amount > self.free[name] + sum(requests.get(name, 0) for requests in here)
+        ]
 
 
 class Taken(NamedTuple):

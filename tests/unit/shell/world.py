@@ -282,17 +282,23 @@ class World:
             self.violations.append(f"I9: {name} was assigned to {chosen} although its user allows {allowed} only")
         if before["metadata"]["labels"].get(QUEUE_LABEL) not in QUEUES:
             self.violations.append(f"I9: {name} was assigned although it is in no queue")
-        for other in self._passed_over(before):
+        for other in self._passed_over(before, chosen):
             self.violations.append(f"{name} was assigned before {other['metadata']['name']} of higher priority")
 
-    def _passed_over(self, job: Json) -> list[Json]:
-        """Those that have waited for a while, could go anywhere, and come before it."""
+    def _takes(self, worker: str, job: Json) -> bool:
+        found = self.hub.get(WORKER_CLUSTERS, worker)
+        namespaces = found["spec"].get("namespaces") if found is not None else None
+        return namespaces is None or job["metadata"]["namespace"] in {each["name"] for each in namespaces}
+
+    def _passed_over(self, job: Json, worker: str) -> list[Json]:
+        """Those that have waited for a while, could go there, and come before it."""
         patient = self.loop.time() - _PATIENCE
         return [
             other
             for other in self.jobs()
             if _priority(other) > _priority(job)
             and _is_waiting(other)
+            and self._takes(worker, other)
             and self._changed[other["metadata"]["uid"]] < patient
             and self.network.links["hub"].write_seconds == 0
         ]

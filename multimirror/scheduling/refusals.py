@@ -1,0 +1,206 @@
+"""Why the quota of queues that share leaves no room for a Job: the numbers that were compared, and their words.
+
+Words are made when they are read, from the usage as it was then (`QuotaUsage` forks, which nobody changes any more).
+One sentence says what is asked, one what is there, and who has it; the number is always the one that was compared.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from multimirror.api import PREEMPTIBLE_LABEL, Hold
+from multimirror.scheduling.filters import text
+from multimirror.scheduling.quota import Node, QuotaUsage, Short
+from multimirror.scheduling.shares import share
+
+_NAMED: Final = 3
+"""Members of a cohort in one sentence."""
+
+
+class Objection(NamedTuple):
+    """Why it does not go on now, or ever."""
+
+    reason: str
+    why: object
+    """In words, made when they are read."""
+
+
+class Border(NamedTuple):
+    """The first node on the way up that does not let a request through, and what it would let through."""
+
+    node: Node
+    left: int
+
+
+def border(usage: QuotaUsage, queue: Node, short: Short) -> Border:
+    """The queue, where its own limit is what is short; else the cohort."""
+    name, asked = short.resource, short.asked
+    for node in queue.path[:-1]:
+        quota, used = node.quotas[name], usage.used(node, name)
+        unlent = max(0, quota.local - used)
+        if quota.borrow is not None:
+            left = unlent + quota.subtree - max(quota.local, used) + quota.borrow
+            if asked > left:
+                return Border(node, max(0, left))
+        asked -= unlent
+    root = queue.root
+    return Border(root, max(0, -usage.over(root, name)))
+
+
+@dataclass(frozen=True, slots=True)
+class AboveMost:
+    """It asks for more than its queue could have if nobody used anything."""
+
+    queue: Node
+    short: Short
+
+    def __str__(self) -> str:
+        name, quota, most = self.short.resource, self.queue.quotas[self.short.resource], self.short.available
+        asks = f"it asks for {text(self.short.asked)} {name}; queue {self.queue.name} can have {text(most)} at most"
+        own = f"own {text(quota.own)}"
+        if quota.borrow is not None and most == quota.subtree + quota.borrow:
+            return f"{asks} ({own}, borrow {text(quota.borrow)}). Raise quota.borrow, or ask for less"
+        parent = self.queue.parent
+        assert parent is not None
+        return f"{asks} ({own}, cohort {parent.name} has no more to lend). Raise quotas of the cohort, or ask for less"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueShort:
+    """The queue's own limit on what it borrows is reached."""
+
+    usage: QuotaUsage
+    queue: Node
+    short: Short
+
+    def __str__(self) -> str:
+        name, quota = self.short.resource, self.queue.quotas[self.short.resource]
+        used, left, queue = self.usage.used(self.queue, name), text(self.short.available), self.queue.name
+        assert quota.borrow is not None
+        own = (
+            f"own {text(quota.own)} all used"
+            if used >= quota.own
+            else f"uses {text(used)} of its own {text(quota.own)}"
+        )
+        borrowed = f"{text(max(0, used - quota.own))} more borrowed of at most {text(quota.borrow)}"
+        return f"it asks for {text(self.short.asked)} {name}. Queue {queue} has {left} left: {own}, {borrowed}"
+
+
+@dataclass(frozen=True, slots=True)
+class CohortShort:
+    """What the queue may borrow is not there: others of its cohort use it."""
+
+    usage: QuotaUsage
+    queue: Node
+    short: Short
+    border: Border
+
+    def __str__(self) -> str:
+        name, cohort = self.short.resource, self.border.node
+        asks = f"it asks for {text(self.short.asked)} {name}"
+        has = f"{text(self.border.left)} left"
+        if cohort.parent is not None:
+            has += f" (own {text(cohort.quotas[name].subtree)}, borrow {text(cohort.quotas[name].borrow or 0)})"
+        own, used = self.queue.quotas[name].own, self.usage.used(self.queue, name)
+        ours = f"queue {self.queue.name} uses {text(used)} of its own {text(own)}"
+        others = ", ".join(self._others())
+        return f"{asks}; {ours}, and cohort {cohort.name} has {has}{': ' if others else ''}{others}"
+
+    def _others(self) -> Iterator[str]:
+        """Those who use most beyond what they have, first."""
+        name = self.short.resource
+        using = [
+            node
+            for node in self.border.node.children
+            if node not in self.queue.path and self.usage.used(node, name) > 0 and name in node.quotas
+        ]
+        using.sort(key=lambda node: (-self.usage.over(node, name), node.name))
+        for node in using[:_NAMED]:
+            yield f"{_called(node)} uses {text(self.usage.used(node, name))} of its {text(node.quotas[name].subtree)}"
+        if len(using) > _NAMED:
+            yield f"and {len(using) - _NAMED} more"
+
+
+@dataclass(frozen=True, slots=True)
+class Overtaken:
+    """It would have fitted, had not a Job of another queue been placed first in the same pass."""
+
+    usage: QuotaUsage
+    queue: Node
+    short: Short
+    winner: Node
+
+    def __str__(self) -> str:
+        name, queue = self.short.resource, self.queue
+        left = f"{text(self.short.available)} {name} are left of the {text(self.short.asked)} that it asks for"
+        if self.winner is queue:
+            return f"a Job of its queue {queue.name} came first: {left}"
+        fork = next(node for node in queue.path if node in self.winner.path)
+        ours, theirs = queue.below(fork), self.winner.below(fork)
+        reaches = dict(self.usage.reaching(queue.name, {name: self.short.asked}))
+        would = share(self.usage, ours, more=reaches[ours])
+        return (
+            f"it fitted, but {_called(theirs)} was next for what is shared: its share is {share(self.usage, theirs)}, "
+            f"that of {_called(ours)} would be {would}. Now {left}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KeptForOthers:
+    """What is left is kept for Jobs that come first: those that others are being stopped for, or heads of queues."""
+
+    queue: Node
+    short: Short
+    left: int | None
+    """Of what is charged now; None: there is no limit."""
+
+    def __str__(self) -> str:
+        name = self.short.resource
+        left = text(self.left) if self.left is not None else "enough"
+        free, asked = text(self.short.available), text(self.short.asked)
+        return (
+            f"{left} {name} are left for queue {self.queue.name}, but only {free} of that are not kept for Jobs that "
+            f"come first, and it asks for {asked}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OwnOnly:
+    """It may use its queue's own quota and nothing else."""
+
+    queue: Node
+    short: Short
+    stops: int | None
+    """How often it was stopped while it borrowed; None: it is never to be stopped."""
+
+    def __str__(self) -> str:
+        if self.stops is None:
+            label = f'{PREEMPTIBLE_LABEL}: "false"'
+            why = f"it is never to be stopped ({label}), so it is placed on its queue's own quota only"
+        else:
+            why = f"it was stopped {self.stops} times while it borrowed, and now waits for its queue's own quota"
+        name = self.short.resource
+        own = text(self.queue.quotas[name].own)
+        return (
+            f"{why}: it asks for {text(self.short.asked)} {name}, and {text(self.short.available)} of the {own} of "
+            f"queue {self.queue.name} are free"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class QueueHeld:
+    """The queue places nothing."""
+
+    queue: str
+    hold: Hold
+    waiting: int
+
+    def __str__(self) -> str:
+        how = "held" if self.hold is Hold.HOLD else "drained"
+        jobs = "1 Job waits" if self.waiting == 1 else f"{self.waiting} Jobs wait"
+        said = f"queue {self.queue} is {how} (spec.hold is {self.hold})"
+        return f"{said}: nothing of it is placed until that is None; {jobs}"
+
+
+def _called(node: Node) -> str:
+    return f"{'queue' if node.is_queue else 'cohort'} {node.name}"

@@ -1,0 +1,156 @@
+"""The quota of queues that share, in one pass: what fits, and why something does not.
+
+A queue shares if it has a cohort; one that may stop Jobs of its own for others stands in a tree of its own, so that
+the same search finds them. All other queues have a limit, and nothing of this concerns them.
+
+The books are those of `PassQuota`. Beside them are the usage as it was when the pass began (who would have fitted then
+was overtaken), and as it is charged now, for words: forks that are made anew only after something was placed.
+"""
+
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from multimirror.api import CohortSpec, MirrorQueueSpec
+from multimirror.scheduling.candidates import Candidate, Growth
+from multimirror.scheduling.filters import AboveQuota, QuotaUsed
+from multimirror.scheduling.growth import GrowthWaits
+from multimirror.scheduling.heads import HeadOrder
+from multimirror.scheduling.preemption import MOST_STOPS
+from multimirror.scheduling.quota import Node, QuotaTree, QuotaUsage, Short
+from multimirror.scheduling.refusals import (
+    AboveMost,
+    CohortShort,
+    KeptForOthers,
+    Objection,
+    Overtaken,
+    OwnOnly,
+    QueueShort,
+    border,
+)
+from multimirror.scheduling.sharing import PassQuota
+from multimirror.scheduling.usage import UsageSums
+from multimirror.scheduling.victims import Preemptor
+
+_QUEUES_PER_CHECKPOINT: Final = 64
+
+
+def quota_tree(
+    queues: Mapping[str, MirrorQueueSpec], cohorts: Mapping[str, CohortSpec] = MappingProxyType({})
+) -> QuotaTree:
+    """Of the queues that share. The same queues and cohorts give the same: whoever plans often keeps it."""
+    return QuotaTree({name: spec for name, spec in queues.items() if spec.cohort is not None or spec.preempts}, cohorts)
+
+
+class SharedQuota:
+    """Begins with nothing counted: see `count`."""
+
+    def __init__(self, tree: QuotaTree, specs: Mapping[str, MirrorQueueSpec]) -> None:
+        self.tree, self._specs = tree, specs
+        self._before = QuotaUsage(tree)
+        self._books = PassQuota(self._before)
+        self._charged: QuotaUsage | None = None
+        self._last: dict[int, Node] = {}
+        """By root: the queue of the last Job that was placed in this pass."""
+        self.heads = HeadOrder(self._books.later)
+
+    def __contains__(self, queue: str) -> bool:
+        return queue in self.tree.queues
+
+    def count(self, usage: UsageSums) -> Iterator[None]:
+        """What is charged when the pass begins; in small steps, before anything else is asked."""
+        for number, name in enumerate(self.tree.queues, 1):
+            self._before.add(name, usage.queue(name).resources)
+            if number % _QUEUES_PER_CHECKPOINT == 0:
+                yield None
+        self._books = PassQuota(self._before)
+        self.heads = HeadOrder(self._books.later)
+
+    def asks(self, candidate: Candidate) -> Preemptor:
+        return Preemptor(
+            uid=candidate.ref.uid,
+            queue=candidate.queue,
+            requests=candidate.requests,
+            priority=candidate.priority,
+            preempts=self._specs[candidate.queue].preempts,
+            own_quota_only=not candidate.preemptible or candidate.preemptions >= MOST_STOPS,
+        )
+
+    def objection(self, candidate: Candidate) -> Objection | None:
+        """Why it cannot have what it asks for now; None: it can."""
+        asks = self.asks(candidate)
+        if self._books.fits(asks):
+            return None
+        queue = self.tree.queues[candidate.queue]
+        if queue.cycle is not None:
+            return Objection("Cycle", queue.cycle)
+        above = self._before.above_most(candidate.queue, candidate.requests)
+        if above:
+            return Objection("NeverFits", _above(queue, above[0]))
+        if asks.own_quota_only:
+            own = self.charged.above_own(candidate.queue, candidate.requests)
+            if own:
+                return Objection("OwnQuotaOnly", OwnOnly(queue, own[0], _stops(candidate)))
+        short = self.charged.short(candidate.queue, candidate.requests)
+        if not short:
+            return Objection("OthersFirst", self._kept(queue, asks))
+        return self._too_little(queue, candidate, short[0])
+
+    def objection_to_growth(self, candidate: Candidate, growth: Growth) -> Objection | None:
+        """The same for one that runs, and asks for the difference."""
+        above = self._before.above_most(candidate.queue, growth.total)
+        if above:
+            why = _above(self.tree.queues[candidate.queue], above[0])
+            return Objection("GrowthNeverFits", GrowthWaits(growth, why))
+        found = self.objection(candidate)
+        return Objection("GrowthWaits", GrowthWaits(growth, found.why)) if found is not None else None
+
+    def never_fits(self, candidate: Candidate, objection: Objection) -> bool:
+        """Whatever others do: it waits for nobody, and nobody has to wait for it."""
+        if objection.reason == "OwnQuotaOnly":
+            quotas = self.tree.queues[candidate.queue].quotas
+            return any(name in quotas and asked > quotas[name].own for name, asked in candidate.requests.items())
+        return objection.reason in ("NeverFits", "Cycle")
+
+    def place(self, candidate: Candidate) -> None:
+        self._books.place(self.asks(candidate))
+        queue = self.tree.queues[candidate.queue]
+        self._last[queue.root.index] = queue
+        self._charged = None
+
+    def keep(self, candidate: Candidate) -> None:
+        """It is the first of its queue that does not fit: what it may keep free for itself, it does."""
+        if self._books.keep(self.asks(candidate)):
+            self._charged = None
+
+    @property
+    def charged(self) -> QuotaUsage:
+        """What is charged now, for words: what is kept for others is not in it."""
+        if self._charged is None:
+            self._charged = self._books.charged()
+        return self._charged
+
+    def _too_little(self, queue: Node, candidate: Candidate, short: Short) -> Objection:
+        last = self._last.get(queue.root.index)
+        if last is not None and self._before.fits(candidate.queue, candidate.requests):
+            return Objection("OthersFirst", Overtaken(self.charged, queue, short, last))
+        if queue.parent is None:
+            return Objection("QuotaExceeded", QuotaUsed(queue.name, short.resource, short.asked, short.available))
+        found = border(self.charged, queue, short)
+        if found.node is queue:
+            return Objection("QuotaExceeded", QueueShort(self.charged, queue, short))
+        return Objection("CohortFull", CohortShort(self.charged, queue, short, found))
+
+    def _kept(self, queue: Node, asks: Preemptor) -> KeptForOthers:
+        short = self._books.short(asks)[0]
+        return KeptForOthers(queue, short, self.charged.available(queue.name, short.resource))
+
+
+def _above(queue: Node, short: Short) -> object:
+    if queue.parent is None:
+        return AboveQuota(queue.name, short.resource, short.asked, short.available)
+    return AboveMost(queue, short)
+
+
+def _stops(candidate: Candidate) -> int | None:
+    return candidate.preemptions if candidate.preemptible else None
