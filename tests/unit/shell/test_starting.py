@@ -11,6 +11,8 @@ from multimirror.api import (
     HOLD_ANNOTATION,
     MIRROR_QUEUES,
     NOT_STARTED_ANNOTATION,
+    PREEMPTED_ANNOTATION,
+    PREEMPTED_AT_ANNOTATION,
     STARTING_ANNOTATION,
     WORKER_CLUSTERS,
 )
@@ -195,6 +197,22 @@ def test_after_its_attempts_it_is_held_in_words_and_who_lets_it_go_has_it_tried_
     world.live(30, {})
     assert world.worker_of(name) == "w1", "an hour is over: nothing is avoided any more"
     assert world.annotation(name, HOLD_ANNOTATION) is None
+
+
+def test_who_lets_it_go_while_its_pods_stop_has_it_tried_elsewhere(world: StartingWorld) -> None:
+    world.hub.change(MIRROR_QUEUES, "a", "", lambda queue: queue["spec"]["start"].update(attempts=1))
+    name = world.submit("a")
+    world.live(WITHIN - 4, {"w1": 0})
+    world.settle(20)  # its copy is told to stop, and does not yet
+    assert world.annotation(name, PREEMPTED_ANNOTATION) == "NotStarted"
+    assert world.annotation(name, PREEMPTED_AT_ANNOTATION) is not None
+    assert world.annotation(name, HOLD_ANNOTATION) == "true"
+    assert world.worker_of(name) == "w1", "it is counted there until its pods are gone"
+    world.edit(world.job(name), suspend=False)
+    world.live(30, {})
+    assert world.worker_of(name) == "w2"
+    assert world.annotation(name, HOLD_ANNOTATION) is None
+    assert world.annotation(name, PREEMPTED_ANNOTATION) is None
 
 
 def test_a_worker_is_avoided_for_longer_each_time_and_a_restart_remembers_that(world: StartingWorld) -> None:
