@@ -109,7 +109,7 @@ class Dispatcher:
         wholes = WholeOriginals(client)
         queue = WorkQueue[Ref]("management", group=observer.tenant)
         waiting = WorkQueue[Ref]("waiting", group=observer.tenant)
-        assignments = Assignments(KINDS, originals.queue_of, again=queue.add)
+        assignments = Assignments(KINDS, originals.queue_of, again=queue.add, clock=clock)
         self._scheduler = scheduler = Scheduler(
             writer,
             originals,

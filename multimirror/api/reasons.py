@@ -24,6 +24,10 @@ EVENTS: Final = {
         "Remove the annotation, or set spec.suspend to false.",
     ),
     "Assigned": Reason("The Job was given to a worker; the message says which, and how it compared.", "None."),
+    "Preempting": Reason(
+        "Other Jobs are stopped so that this one can run; the message names them. It waits until their pods are gone.",
+        "None. For what the Jobs of a queue may stop others: spec.preempts of the MirrorQueue.",
+    ),
     "AssignmentRefused": Reason(
         "The management cluster does not let us write down where the Job goes: a policy or webhook, or a right "
         "that the dispatcher's account lacks. It waits, and is tried again.",
@@ -123,6 +127,20 @@ WAITING: Final = {
     "OthersFirst": Reason(
         "It would fit, but a Job that comes before it took what was left, or what is left is kept for one.",
         "Wait. The queue's weight decides how much of what is shared it has before others.",
+    ),
+    "WaitsForVictims": Reason(
+        "Other Jobs are being stopped so that this one can run, and it goes first when they are gone; the message "
+        "names them. Or it will fit when Jobs are gone that are being stopped for others.",
+        "Wait: pods have their own time to stop (terminationGracePeriodSeconds).",
+    ),
+    "NobodyToStop": Reason(
+        "The Job asks for no more than is left of its queue's own quota, but what others have of it cannot be taken "
+        "back now: they are within their own quota, or must not be stopped.",
+        "Wait; or see who runs: Jobs that were placed before quotas were changed keep what they have.",
+    ),
+    "Protected": Reason(
+        "Jobs that could make room have not run as long as minRuntime of their queue says; the message names them.",
+        "Wait, or shorten minRuntime of that queue.",
     ),
     "OwnQuotaOnly": Reason(
         'The Job is never to be stopped (multimirror.dev/preemptible: "false"), or was stopped three times while it '

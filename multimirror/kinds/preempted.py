@@ -3,7 +3,8 @@
     marked      why, for whom, since when; it is suspended, and keeps its worker: it is counted there until its pods are
                 gone. How often it was stopped by Reclaim or FairShare is counted in the same write
     resumed     its user does not want it to be suspended: it is taken back all the same, and is not held afterwards
-    unassigned  the worker goes, and with it the mark; the object waits again, or is held
+    unassigned  the worker goes, and with it the mark; the object waits again, or is held. For whom it made room it says
+                until it is assigned again: so long the room is that one's
 
 Whose suspension it is has to be told apart, for with a worker `suspend` belongs to the user (decision 0077). Who had
 suspended it before the mark gets it held: the mark notes that as the annotation `hold`. While it carries the mark, its
@@ -30,7 +31,7 @@ from multimirror.api.names import (
     RESERVED_ANNOTATION,
     RESUMED_ANNOTATION,
 )
-from multimirror.api.placement import exactly, preempted_of, preemptions_of, was_resumed
+from multimirror.api.placement import exactly, preempted_by_of, preempted_of, preemptions_of, was_resumed
 from multimirror.batch import Json
 from multimirror.batch.times import format_time, utc_datetime
 from multimirror.kinds.kind import Kind
@@ -59,12 +60,11 @@ _GONE: Final = dict.fromkeys(
         ADMITTED_QUEUE_ANNOTATION,
         RESERVED_ANNOTATION,
         PREEMPTED_ANNOTATION,
-        PREEMPTED_BY_ANNOTATION,
-        PREEMPTED_AT_ANNOTATION,
         RESUMED_ANNOTATION,
     )
 )
-"""The uid of the copy stays until the next attempt has one: it says which copy may still be deleted."""
+"""The uid of the copy stays until the next attempt has one: it says which copy may still be deleted. For whom it made
+room, and when, stays until it is assigned again: the scheduler has to know whose room it is."""
 
 
 def preemption_patch(
@@ -100,6 +100,8 @@ def resumption_patch(obj: Json) -> Json:
 def unassignment_patch(kind: Kind, obj: Json) -> Json:
     """Suspend an object and take its worker away, with all that was written down about it there."""
     annotations: Json = dict(_GONE)
+    if preempted_by_of(obj) is None:
+        annotations[PREEMPTED_AT_ANNOTATION] = None
     if preempted_of(obj) is not None and was_resumed(obj) == kind.is_suspended(obj):
         # Resumed, and suspended again: its user wants it to be held. Not resumed, and not suspended: just resumed.
         annotations[HOLD_ANNOTATION] = "true" if was_resumed(obj) else None

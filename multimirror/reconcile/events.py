@@ -98,6 +98,7 @@ class EventHandlers:
 
     def original_changed(self, ref: Ref, change: Change) -> None:
         new = change.new
+        self._scheduler.marks.observe(ref, new)
         if self._assignments.observe(ref, new) and not change.initial:
             self._scheduler.wake()  # what it gave back may be what another one waits for
         if self._starts.observe(self._originals.kind(ref), ref, new):

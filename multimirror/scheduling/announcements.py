@@ -21,7 +21,7 @@ _PAGE: Final = 1000
 _TIMEOUT_SECONDS: Final = 5.0
 _WARNINGS: Final = frozenset({"NeverFits", "Invalid", "QueueMissing", "Cycle", "GrowthNeverFits"})
 """Reasons for waiting that somebody has to do something about."""
-_PASSING: Final = frozenset({"OthersFirst"})
+_PASSING: Final = frozenset({"OthersFirst", "NobodyToStop"})
 """Reasons that come and go with each pass: they are told to who was told nothing yet."""
 EventType = Literal["Normal", "Warning"]
 

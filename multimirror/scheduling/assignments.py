@@ -28,9 +28,13 @@ from multimirror.api import (
     COPY_UID_ANNOTATION,
     FENCE_ANNOTATION,
     HOLD_ANNOTATION,
+    PREEMPTED_ANNOTATION,
+    PREEMPTED_AT_ANNOTATION,
+    PREEMPTED_BY_ANNOTATION,
     RESERVED_ANNOTATION,
     STARTING_ANNOTATION,
 )
+from multimirror.api.names import RESUMED_ANNOTATION
 from multimirror.api.placement import admitted_queue_of, attempt_of, cluster_of
 from multimirror.batch import Json
 from multimirror.kinds import Kinds, Ref
@@ -39,6 +43,7 @@ from multimirror.kinds.reserved import Reserved, reserved_of
 from multimirror.kube.informer import is_older
 from multimirror.scheduling.candidates import Candidate, Growth
 from multimirror.scheduling.plan import PlacementDecision
+from multimirror.scheduling.running_cache import RunningCache
 from multimirror.scheduling.usage import Reservation, UsageCache
 
 _log = structlog.get_logger(__name__)
@@ -74,6 +79,10 @@ class Assignment:
             RESERVED_ANNOTATION: str(reserved),
             HOLD_ANNOTATION: None,
             STARTING_ANNOTATION: "true" if self.starting else None,
+            PREEMPTED_ANNOTATION: None,
+            PREEMPTED_BY_ANNOTATION: None,
+            PREEMPTED_AT_ANNOTATION: None,
+            RESUMED_ANNOTATION: None,
         }
         metadata = {
             "uid": self.candidate.ref.uid,
@@ -105,10 +114,19 @@ class _Growing:
 class Assignments:
     """Those that are on their way, and the usage that they and all observed ones make up."""
 
-    def __init__(self, kinds: Kinds, queue_of: Callable[[Json], str], again: Callable[[Ref], None]) -> None:
+    def __init__(
+        self,
+        kinds: Kinds,
+        queue_of: Callable[[Json], str],
+        again: Callable[[Ref], None],
+        *,
+        clock: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         """`again` is told of an object whose assignment was dropped."""
         self.usage: Final = UsageCache()
-        self._kinds, self._queue_of, self._again = kinds, queue_of, again
+        self.running: Final = RunningCache(clock)
+        self.kinds: Final = kinds
+        self._queue_of, self._again = queue_of, again
         self._pending: dict[Ref, Assignment] = {}
         self._written: dict[Ref, str] = {}  # the resourceVersion that it has since
         self._growing: dict[Ref, _Growing] = {}
@@ -174,10 +192,11 @@ class Assignments:
     # --- what the cache shows
 
     def observe(self, ref: Ref, obj: Json | None) -> bool:
-        """The cache shows this object now; None: it is gone. Whether the usage is another one since."""
+        """The cache shows this object now; None: it is gone. Whether the usage, or who waits for whom, is another one
+        since."""
         growing = self._growing.get(ref)
         if growing is not None:
-            if obj is not None and growing.is_pending(obj) and not self._kinds.of(ref).outcome(obj).finished:
+            if obj is not None and growing.is_pending(obj) and not self.kinds.of(ref).outcome(obj).finished:
                 return False
             del self._growing[ref]
         pending = self._pending.get(ref)
@@ -189,14 +208,16 @@ class Assignments:
             self.drop(ref, obj)
             return True
         self._forget(ref)
-        return self.usage.put(ref, self._reservation(ref, obj))
+        reservation = self._reservation(ref, obj)
+        waits = self.running.observe(ref, self.kinds.of(ref), obj, reservation)
+        return self.usage.put(ref, reservation) or waits
 
     def _forget(self, ref: Ref) -> bool:
         self._written.pop(ref, None)
         return self._pending.pop(ref, None) is not None
 
     def _reservation(self, ref: Ref, obj: Json | None) -> Reservation | None:
-        kind = self._kinds.of(ref)
+        kind = self.kinds.of(ref)
         if obj is None or kind.outcome(obj).finished:
             return None
         cluster = cluster_of(obj)

@@ -12,7 +12,7 @@ from multimirror.api import (
     is_preemptible,
     priority_of,
 )
-from multimirror.api.placement import preemptions_of
+from multimirror.api.placement import preempted_at_of, preemptions_of
 from multimirror.batch import Json
 from multimirror.kinds.kind import Ref
 from multimirror.kinds.pod_sets import Amounts, amounts_of
@@ -103,6 +103,8 @@ class Candidate:
     """It may be stopped for others; if not, it is placed on its queue's own quota only."""
     preemptions: int = 0
     """How often it was stopped while its queue borrowed."""
+    stopped: float | None = None
+    """When it was last stopped for another one."""
 
 
 def candidate(
@@ -137,4 +139,5 @@ def candidate(
         growth=growth,
         preemptible=is_preemptible(obj),
         preemptions=preemptions_of(obj),
+        stopped=preempted_at_of(obj),
     )

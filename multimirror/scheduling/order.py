@@ -28,13 +28,13 @@ changed while a snapshot may still show them.
 import heapq
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from multimirror.kinds.kind import Ref
 from multimirror.scheduling.candidates import Candidate
-from multimirror.scheduling.heads import Head, HeadOrder
+from multimirror.scheduling.heads import Head, HeadOrder, Precedence
 from multimirror.scheduling.usage import UsageSums
 
 _LINES_PER_CHECKPOINT: Final = 256
@@ -103,6 +103,16 @@ class WaitingSnapshot:
         queue = self.queues.get(line[0])
         found = queue.lines.get(line[1]) if queue is not None else None
         return _position(found.waiters[-1]) if found is not None else None
+
+    def find(self, candidate: Candidate) -> Waiter | None:
+        """A candidate in its line; None: it does not wait, or is another one."""
+        queue = self.queues.get(candidate.queue)
+        line = queue.lines.get(candidate.namespace) if queue is not None else None
+        if line is None:
+            return None
+        place = bisect_left(line.waiters, position_of(candidate), key=_position)
+        waiter = line.waiters[place] if place < len(line.waiters) else None
+        return waiter if waiter is not None and waiter.candidate.ref == candidate.ref else None
 
 
 class Waiting:
@@ -208,6 +218,8 @@ class Progress:
     """Candidates that do not fit, in this pass."""
     resume: Mapping[Line, Position] = field(default_factory=dict)
     """How far the passes before came that were broken off."""
+    ahead: Mapping[str, Sequence[Waiter]] = field(default_factory=dict)
+    """By queue: those that go before all others of it, because others are being stopped for them."""
 
     def standing(self, namespace: str) -> int:
         return self.in_flight[namespace] + self.refused[namespace] // QUANTUM
@@ -321,7 +333,8 @@ def _head(name: str, waiter: Waiter, order: QueueOrder, progress: Progress) -> H
         name,
         waiter.candidate.requests,
         (rank, waiter.age),
-        job=waiter,
+        Precedence.WAITS_FOR_VICTIMS if waiter in progress.ahead.get(name, ()) else Precedence.NONE,
+        waiter,
         refused=progress.refused[namespace] // QUANTUM,
         between=(rank, progress.standing(namespace), waiter.age),
     )
@@ -350,6 +363,9 @@ def _turns(
             return place
         return max(place, bisect_right(waiters, resume[name, namespace], key=_position))
 
+    ahead = progress.ahead.get(name, ())
+    yield from ahead
+    passed = {waiter.candidate.ref for waiter in ahead}
     heap: list[tuple[int, _Standing, Age, int, list[Waiter]]] = []
     for number, (namespace, line) in enumerate(queue.lines.items(), 1):
         waiters = line.waiters
@@ -361,7 +377,9 @@ def _turns(
         waiter = waiters[place]
         namespace = waiter.namespace
         stands, reached = standing(namespace), next_place(namespace, place, waiters)
-        if reached == place and stands == stood:
+        if passed and waiter.candidate.ref in passed:
+            reached = next_place(namespace, place + 1, waiters)
+        elif reached == place and stands == stood:
             before = refused[namespace]
             yield waiter
             hopeless[namespace] += refused[namespace] - before

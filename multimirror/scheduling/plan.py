@@ -16,12 +16,13 @@ thousands of equal ones costs little.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
 from multimirror.api import QUEUE_LABEL, Hold, MirrorQueueSpec, QueueingStrategy
-from multimirror.kinds.pod_sets import amounts_of
+from multimirror.kinds.pod_sets import Amounts, amounts_of
 from multimirror.scheduling.candidates import Candidate, Growth, WorkerSnapshot
 from multimirror.scheduling.filters import (
     AboveQuota,
@@ -39,11 +40,14 @@ from multimirror.scheduling.filters import (
 )
 from multimirror.scheduling.growth import GrowthWaits, objection
 from multimirror.scheduling.order import Line, Position, Progress, QueueOrder, Waiter, WaitingSnapshot, in_order
+from multimirror.scheduling.preempting import GIVE_UP_SECONDS, Awaited, Preempting, RunningState
+from multimirror.scheduling.preemption_words import Nobody, NotYet, RoomOnItsWay, Stops, WaitsFor
 from multimirror.scheduling.quota import QuotaTree
 from multimirror.scheduling.refusals import Objection, QueueHeld
 from multimirror.scheduling.scores import best_first
 from multimirror.scheduling.shared_quota import SharedQuota, quota_tree
 from multimirror.scheduling.usage import Reservation, UsageSums
+from multimirror.scheduling.victims import NobodyToStop, Preemption, Protected
 
 _TOLD: Final = 8
 """Workers in one sentence."""
@@ -78,6 +82,12 @@ class PlacementDecision:
     compared: Comparison | None = field(default=None, compare=False, repr=False)
     holds_up: bool = field(default=False, compare=False)
     """In a strict queue: those behind it wait for it."""
+    for_room: bool = field(default=False, compare=False)
+    """It waits for what others have, quota or room: they could be stopped for it."""
+    again: float | None = field(default=None, compare=False)
+    """When to look again, by the clock, if nothing happens before."""
+    preemption: Preemption | None = field(default=None, compare=False, repr=False)
+    """Those are to be stopped for it."""
 
     @property
     def results(self) -> tuple[FilterResult, ...]:
@@ -122,8 +132,26 @@ class Waits:
     decision: PlacementDecision
 
 
-Step = Placed | Waits
-"""What a pass decides, one after the other. Room made by stopping others would be a third of these."""
+@dataclass(frozen=True, slots=True)
+class Preempts:
+    """It waits, and others are to be stopped for it: `decision.preemption`."""
+
+    candidate: Candidate
+    decision: PlacementDecision
+
+    @property
+    def worker(self) -> str | None:
+        """Where there will be room for it."""
+        return self.preemption.worker
+
+    @property
+    def preemption(self) -> Preemption:
+        assert self.decision.preemption is not None
+        return self.decision.preemption
+
+
+Step = Placed | Waits | Preempts
+"""What a pass decides, one after the other."""
 
 
 def plan(
@@ -135,16 +163,31 @@ def plan(
     in_flight: Mapping[str, int] = MappingProxyType({}),
     resume: Mapping[Line, Position] = MappingProxyType({}),
     tree: QuotaTree | None = None,
+    state: RunningState | None = None,
 ) -> Iterator[Step | None]:
     """Decide about everybody who waits, in order. None is a checkpoint: nothing is decided, but time has passed.
 
     `in_flight`: how many placements of each namespace were decided before, and are not written yet. `resume`: how far
     passes came that were broken off; then not everybody is looked at again (see `order`). `tree`: the quota of these
-    queues and their cohorts (`quota_tree`); without it, cohorts are what a name makes of them."""
-    progress = Progress(Counter(in_flight), resume=resume)
+    queues and their cohorts (`quota_tree`); without it, cohorts are what a name makes of them. `state`: what runs;
+    without it, nobody is stopped for anybody."""
     specs = dict(queues)
     shared = SharedQuota(tree if tree is not None else quota_tree(specs), specs)
-    return _Pass(waiting, specs, dict(workers), usage.fork(), progress=progress, shared=shared).steps()
+    state = state or RunningState()
+    progress = Progress(Counter(in_flight), resume=resume, ahead=_ahead(waiting, state, shared))
+    preempting = Preempting(state, specs, (each.name for each in workers.values() if not each.state.ready))
+    made = _Pass(waiting, specs, dict(workers), usage.fork(), progress=progress, shared=shared, preempting=preempting)
+    return made.steps(state)
+
+
+def _ahead(waiting: WaitingSnapshot, state: RunningState, shared: SharedQuota) -> dict[str, list[Waiter]]:
+    """Those that others are being stopped for, by queue, in their order."""
+    found: dict[str, list[Waiter]] = {}
+    for each in state.awaited.values():
+        waiter = waiting.find(each.candidate) if each.candidate.queue in shared else None
+        if waiter is not None:
+            found.setdefault(each.candidate.queue, []).append(waiter)
+    return {queue: sorted(waiters) for queue, waiters in found.items()}
 
 
 class _Queue:
@@ -177,22 +220,24 @@ class _Pass:
         *,
         progress: Progress,
         shared: SharedQuota,
+        preempting: Preempting,
     ) -> None:
         self._waiting, self._specs, self._snapshots, self._usage = waiting, specs, workers, usage
-        self._progress, self._shared = progress, shared
+        self._progress, self._shared, self._preempting = progress, shared, preempting
         self._workers: dict[str, WorkerInfo] = {}
         """As they are now. Replaced as a whole when one changes: decisions keep the one that they were made on."""
         self._queues: dict[str, _Queue | None] = {}
         self._members: dict[tuple[tuple[str, ...], str], tuple[str, ...]] = {}
         self._opened: dict[tuple[tuple[str, ...], bool], tuple[str, ...]] = {}
 
-    def steps(self) -> Iterator[Step | None]:
+    def steps(self, state: RunningState) -> Iterator[Step | None]:
         for number, snapshot in enumerate(self._snapshots.values(), 1):
-            info = WorkerInfo.of(snapshot, snapshot.capacity, self._usage.worker(snapshot.name))
-            self._workers[snapshot.name] = info
+            self._workers[snapshot.name] = self._info(snapshot, snapshot.capacity)
             if number % _WORKERS_PER_CHECKPOINT == 0:
                 yield None
-        yield from self._shared.count(self._usage)
+        yield from self._shared.count(
+            self._usage, state.leaving, (waiter.candidate for line in self._progress.ahead.values() for waiter in line)
+        )
         for waiter in in_order(self._waiting, self._usage, self._order, self._progress, self._shared.heads):
             if waiter is None:
                 yield None
@@ -200,7 +245,8 @@ class _Pass:
             decision = self._decide(waiter)
             if decision.chosen is None:
                 self._progress.refused[waiter.namespace] += 1
-                yield Waits(waiter.candidate, decision)
+                stops = decision.preemption is not None
+                yield Preempts(waiter.candidate, decision) if stops else Waits(waiter.candidate, decision)
             else:
                 self._reserve(waiter.candidate, decision.chosen)
                 yield Placed(waiter.candidate, decision)
@@ -211,18 +257,89 @@ class _Pass:
         if queue is None:
             why = f"there is no MirrorQueue {name}" if name else _NO_QUEUE
             return PlacementDecision(None, reason="QueueMissing", why=why)
-        if queue.blocked is not None:
+        awaited = self._preempting.release(waiter.candidate.ref)
+        if awaited is not None:
+            decision = self._place_awaited(waiter, name, queue, awaited)
+        elif queue.blocked is not None:
             return queue.blocked
-        decision = queue.refused.get(waiter.shape)
-        if decision is None:
-            decision = self._place(waiter, name, queue)
-            if decision.chosen is None:
+        else:
+            known = queue.refused.get(waiter.shape)
+            decision = known if known is not None else self._place_or_stop(waiter, name, queue)
+            if decision.chosen is None and decision.preemption is None:
                 queue.refused[waiter.shape] = decision
         if decision.holds_up:
             first = f"{waiter.namespace}/{waiter.name}"
             why = f"queue {name} is strictly first in, first out, and {first} is first"
             queue.blocked = PlacementDecision(None, reason="BlockedByQueue", why=why)
         return decision
+
+    def _place_awaited(self, waiter: Waiter, name: str, queue: _Queue, awaited: Awaited) -> PlacementDecision:
+        """One that others are, or were, stopped for: nothing is kept from it."""
+        candidate, preempting = waiter.candidate, self._preempting
+        self._look_at(awaited.worker)
+        decision = self._place(waiter, name, queue)
+        if decision.chosen is not None:
+            preempting.not_busy(name)
+            return decision
+        is_there = awaited.worker is None or awaited.worker in queue.open
+        if decision.for_room and is_there and not preempting.is_given_up(awaited) and self._fits_later(waiter, queue):
+            preempting.keep(candidate.ref, awaited)
+            self._look_at(awaited.worker)
+            again = awaited.since + GIVE_UP_SECONDS
+            return replace(decision, reason="WaitsForVictims", why=WaitsFor(awaited), compared=None, again=again)
+        self._shared.forget(candidate)
+        preempting.not_busy(name)
+        return self._place_or_stop(waiter, name, queue)
+
+    def _place_or_stop(self, waiter: Waiter, name: str, queue: _Queue) -> PlacementDecision:
+        """Or the first of its queue that does not fit keeps of the quota what it may."""
+        decision = self._place(waiter, name, queue)
+        if not decision.for_room or not queue.shares:
+            return decision
+        decision = self._make_room(waiter, queue, decision)
+        if decision.for_room and not queue.keeps and decision.reason not in ("NoWorkerFits", "WaitsForVictims"):
+            queue.keeps = self._waits_in_line(waiter, queue)
+            if queue.keeps:
+                self._shared.keep(waiter.candidate)
+        return decision
+
+    def _make_room(self, waiter: Waiter, queue: _Queue, decision: PlacementDecision) -> PlacementDecision:
+        """By stopping others, where the queue may; or room is on its way."""
+        candidate, preempting = waiter.candidate, self._preempting
+        if preempting.is_anybody_leaving and self._fits_later(waiter, queue):
+            self._shared.wait(candidate)
+            return replace(decision, reason="WaitsForVictims", why=RoomOnItsWay(decision.why))
+        if not queue.spec.preempts:
+            return decision
+        opens = preempting.opens(candidate)
+        if opens is None or opens > preempting.now:
+            return replace(decision, again=opens)
+        found = preempting.search(waiter, self._places(waiter, queue), partial(self._shared.search, candidate))
+        match found:
+            case Preemption():
+                self._look_at(found.worker)
+                again = preempting.now + GIVE_UP_SECONDS
+                why = Stops(found)
+                return replace(
+                    decision, reason="WaitsForVictims", why=why, compared=None, again=again, preemption=found
+                )
+            case Protected():
+                why_not = NotYet(found, preempting.now)
+                return replace(decision, reason="Protected", why=why_not, compared=None, again=found.until)
+            case NobodyToStop() if self._shared.is_within_own(candidate):
+                return replace(decision, reason="NobodyToStop", why=Nobody(decision.why, found))
+        return decision
+
+    def _fits_later(self, waiter: Waiter, queue: _Queue) -> bool:
+        """When those are gone who are leaving, there will be quota and room for it."""
+        if not self._shared.fits_later(waiter.candidate):
+            return False
+        return self._preempting.has_room(self._places(waiter, queue), waiter.asked)
+
+    def _places(self, waiter: Waiter, queue: _Queue) -> Iterator[WorkerInfo]:
+        """The workers that would take it if less ran there."""
+        infos = (self._workers[each] for each in queue.open)
+        return (info for info in infos if is_welcome(waiter.candidate, info) and could_take(waiter, info))
 
     def _place(self, waiter: Waiter, name: str, queue: _Queue) -> PlacementDecision:
         candidate = waiter.candidate
@@ -265,7 +382,9 @@ class _Pass:
             return PlacementDecision(None, reason="NeverFits", why=why, compared=compared)
         why = "no worker cluster can take it now"
         holds_up = queue.strict and self._waits_in_line(waiter, queue) and not self._stands_aside(waiter, queue)
-        return PlacementDecision(None, reason="NoWorkerFits", why=why, compared=compared, holds_up=holds_up)
+        return PlacementDecision(
+            None, reason="NoWorkerFits", why=why, compared=compared, holds_up=holds_up, for_room=True
+        )
 
     def _held(self, candidate: Candidate, name: str, hold: Hold) -> PlacementDecision:
         why = QueueHeld(name, hold, self._waiting.queues[name].count)
@@ -279,11 +398,8 @@ class _Pass:
         candidate = waiter.candidate
         if self._shared.never_fits(candidate, found):
             return PlacementDecision(None, reason=found.reason, why=found.why)
-        waits_in_line = self._waits_in_line(waiter, queue)
-        if waits_in_line and not queue.keeps:
-            queue.keeps = True
-            self._shared.keep(candidate)
-        return PlacementDecision(None, reason=found.reason, why=found.why, holds_up=queue.strict and waits_in_line)
+        holds_up = queue.strict and self._waits_in_line(waiter, queue)
+        return PlacementDecision(None, reason=found.reason, why=found.why, holds_up=holds_up, for_room=True)
 
     def _waits_in_line(self, waiter: Waiter, queue: _Queue) -> bool:
         """It waits for what others would have to wait for too: a worker that is open, that it may go to, and that
@@ -313,9 +429,20 @@ class _Pass:
         if candidate.queue in self._shared:
             self._shared.place(candidate)
         self._progress.in_flight[candidate.namespace] += 1
-        before = self._workers[worker]
-        info = WorkerInfo.of(before.snapshot, before.capacity, self._usage.worker(worker))
-        self._workers = {**self._workers, worker: info}
+        self._look_at(worker)
+
+    def _look_at(self, worker: str | None) -> None:
+        """What is used there, or kept, has changed."""
+        before = self._workers.get(worker) if worker is not None else None
+        if worker is not None and before is not None:
+            self._workers = {**self._workers, worker: self._info(before.snapshot, before.capacity)}
+
+    def _info(self, snapshot: WorkerSnapshot, capacity: Amounts) -> WorkerInfo:
+        """A worker as everybody sees it: what is kept there is used."""
+        used, kept = self._usage.worker(snapshot.name), self._preempting.kept_on(snapshot.name)
+        if kept.jobs or kept.resources:
+            used = used.plus(kept.resources, jobs=kept.jobs)
+        return WorkerInfo.of(snapshot, capacity, used)
 
     def _order(self, name: str) -> QueueOrder:
         queue = self._queue(name)

@@ -27,6 +27,7 @@ from multimirror.api.placement import attempt_of, cluster_of
 from multimirror.batch import Json
 from multimirror.batch.times import seconds_of
 from multimirror.kinds import Kind, Ref
+from multimirror.kinds.preempted import preemption_patch
 from multimirror.kinds.reserved import reserved_by_assignment
 from multimirror.kube import ApiError, Client, Controller, WorkQueue, key_of
 from multimirror.kube.controller import NotYet
@@ -39,8 +40,9 @@ from multimirror.scheduling.announcements import Announcements
 from multimirror.scheduling.assignments import Assignment, Assignments
 from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
 from multimirror.scheduling.growth import is_wanted
+from multimirror.scheduling.marks import Marks
 from multimirror.scheduling.order import FRONT, Line, Position, Waiting, WaitingSnapshot, position_of
-from multimirror.scheduling.plan import Placed, PlacementDecision, Waits, plan
+from multimirror.scheduling.plan import Placed, PlacementDecision, Preempts, Waits, plan
 from multimirror.scheduling.quota import QuotaTree
 from multimirror.scheduling.shared_quota import quota_tree
 
@@ -52,6 +54,7 @@ _IN_FLIGHT: Final = 4
 _TAIL: Final = 500
 """So many are looked at, of namespaces that had their share in a pass, before it may be broken off."""
 _TOLD_PER_PASS: Final = 100
+_SHORTEST_LOOK_SECONDS: Final = 0.5
 _TELL_ON_SECONDS: Final = 2.0
 """Until those hear why they wait who could not be told in the last pass: events go out 50 a second."""
 VISIBLE_SECONDS: Final = 2.0
@@ -95,6 +98,9 @@ class Scheduler:
         self._queues, self._workers, self._worker, self._clock = queues, workers, worker, clock
         self._trees = _Trees(cohorts)
         self._waiting = Waiting()
+        self.marks = Marks(assignments.running, assignments.kinds, self._waiting)
+        self._again: float | None = None
+        """When to look again, by the clock, if nothing happens before."""
         self._news = asyncio.Event()
         self._resume: dict[Line, Position] = {}
         """How far the passes came that were broken off."""
@@ -102,7 +108,7 @@ class Scheduler:
         """Some do not know yet why they wait."""
         self.decisions: dict[Ref, PlacementDecision] = {}
         """The latest decision about each object that waits."""
-        self.heads: dict[str, Waits] = {}
+        self.heads: dict[str, Waits | Preempts] = {}
         """The first object of each queue that waits."""
         queue = WorkQueue[Ref]("assign", group=self._namespace)
         self._writers = Controller[Ref]("assign", self._assign, queue=queue, concurrency=concurrency, timeout=60.0)
@@ -151,22 +157,30 @@ class Scheduler:
     async def _passes(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_TELL_ON_SECONDS if self._untold else None):
+                async with asyncio.timeout(self._pause()):
                     await self._news.wait()
             await self._written.wait()
             self._news.clear()
             await self._pass()
 
+    def _pause(self) -> float | None:
+        """After which a pass begins though there are no news."""
+        seconds = [_TELL_ON_SECONDS] if self._untold else []
+        if self._again is not None:
+            seconds.append(max(_SHORTEST_LOOK_SECONDS, self._again - self._clock()))
+        return min(seconds, default=None)
+
     async def _pass(self) -> None:
         """One plan, with pauses, to its end; or until as much is decided as can be written soon."""
         queues, workers = dict(self._queues()), dict(self._workers())
-        heads: dict[str, Waits] = {}
-        untold: Turns[Ref, Waits] = Turns()  # by namespace
-        self._untold = False
+        heads: dict[str, Waits | Preempts] = {}
+        untold: Turns[Ref, Waits | Preempts] = Turns()  # by namespace
+        self._untold, self._again = False, None
         busy, flying = 0.0, Counter(self._in_flight.values())
         snapshot, usage = self._waiting.snapshot(), self._assignments.usage.snapshot()
         tree = self._trees.of(queues)
-        steps = plan(snapshot, queues, workers, usage, in_flight=flying, resume=dict(self._resume), tree=tree)
+        state, resume = self.marks.state(self._clock()), dict(self._resume)
+        steps = plan(snapshot, queues, workers, usage, in_flight=flying, resume=resume, tree=tree, state=state)
         reached, done = _Reached(), False
         while not done:
             started = time.perf_counter()
@@ -174,7 +188,9 @@ class Scheduler:
             for step in steps:
                 if isinstance(step, Placed):
                     self._place(step, queues)
-                elif isinstance(step, Waits):
+                elif step is not None:
+                    if isinstance(step, Preempts):
+                        self._stop_others(step, queues)
                     self._keep_waiting(step, heads, untold)
                     reached.refused(step.candidate)
                 if len(self._in_flight) >= self._most_in_flight:
@@ -210,7 +226,7 @@ class Scheduler:
                 self._resume[line] = max(known)
         self._news.set()
 
-    def _show_heads(self, heads: dict[str, Waits]) -> None:
+    def _show_heads(self, heads: dict[str, Waits | Preempts]) -> None:
         """Of queues that the pass did not come to, the first is still the one that it was, if it waits."""
         for queue, head in self.heads.items():
             if queue not in heads and self._current(head.candidate) is not None:
@@ -244,6 +260,22 @@ class Scheduler:
         self._in_flight[candidate.ref] = candidate.namespace
         self._writers.queue.add(candidate.ref)
 
+    def _stop_others(self, step: Preempts, queues: Mapping[str, MirrorQueueSpec]) -> None:
+        """Unless what it was decided on has changed during the pass."""
+        candidate = self._current(step.candidate)
+        there = self._worker(step.worker) if step.worker is not None else None
+        if candidate is None or there is None or not there.is_open or self._trees.have_changed(self._queues()):
+            self._news.set()
+            return
+        refs = self.marks.decide(step, candidate, self._clock())
+        for ref in refs:
+            self._in_flight[ref] = candidate.namespace
+            self._writers.queue.add(ref)
+        obj = self._objects.get(candidate.ref)
+        if obj is not None and refs:
+            message = str(step.decision.why)
+            self._announcements.tell(self._objects.kind(candidate.ref), obj, "Preempting", message, "Normal")
+
     def _grow(self, candidate: Candidate) -> None:
         obj = self._objects.get(candidate.ref)
         self._drop(candidate.ref)
@@ -251,13 +283,17 @@ class Scheduler:
             self._in_flight[candidate.ref] = candidate.namespace
             self._writers.queue.add(candidate.ref)
 
-    def _keep_waiting(self, step: Waits, heads: dict[str, Waits], untold: Turns[Ref, Waits]) -> None:
+    def _keep_waiting(
+        self, step: Waits | Preempts, heads: dict[str, Waits | Preempts], untold: Turns[Ref, Waits | Preempts]
+    ) -> None:
         """Note why, and whether its user has to be told."""
         ref, namespace = step.candidate.ref, step.candidate.namespace
         if self._current(step.candidate) is None:
             return
         looked_at = ref in self.decisions
         self.decisions[ref] = step.decision
+        if step.decision.again is not None:
+            self._again = min(self._again or step.decision.again, step.decision.again)
         if step.candidate.growth is None:
             heads.setdefault(step.candidate.queue, step)
             if not looked_at:
@@ -277,7 +313,7 @@ class Scheduler:
             waited = max(0.0, now - seconds_of(candidate.created, now))
             self._unshown(ref, max(0.0, VISIBLE_SECONDS - waited))
 
-    def _tell(self, untold: Turns[Ref, Waits]) -> None:
+    def _tell(self, untold: Turns[Ref, Waits | Preempts]) -> None:
         """Those who do not know yet why they wait: namespaces take turns, and the others are told after a while."""
         left = _TOLD_PER_PASS
         while untold and left:
@@ -305,6 +341,9 @@ class Scheduler:
 
     async def _assign_now(self, ref: Ref) -> None:
         assignment, obj = self._assignments.get(ref), self._objects.get(ref)
+        if self.marks.get(ref) is not None:
+            await self._write_mark(ref, obj)
+            return
         if assignment is None:
             await self._write_growth(ref, obj)
             return
@@ -370,8 +409,31 @@ class Scheduler:
         self._announcements.tell_once(kind, obj, "Grown", message, "Normal")
         _log.info("grown", ref=str(ref), object=key_of(obj), cluster=growth.worker, pods=after)
 
+    async def _write_mark(self, ref: Ref, obj: Json | None) -> None:
+        """For the victim as it is now, if it is still the one that was decided on, and is still to make room."""
+        mark, kind = self.marks.get(ref), self._objects.kind(ref)
+        if mark is None:
+            return
+        if obj is None or not mark.is_wanted(kind, obj) or self._waiting.get(mark.by.ref) is None:
+            self.marks.drop(ref)
+            self.wake()
+            return
+        metadata, uid = obj["metadata"], mark.by.ref.uid
+        body = preemption_patch(kind, obj, mark.why, now=self._clock(), by=uid)
+        try:
+            answer = await self._client.patch(kind.resource, metadata["name"], body, metadata["namespace"])
+        except (Conflict, NotFound) as error:
+            raise NotYet(f"the cache does not show yet what became of {key_of(obj)}") from error
+        self.marks.written(ref, _version(answer))
+        self._objects.writes(ref).wrote(answer)
+        self._announcements.tell(kind, obj, "Preempted", str(mark.words), "Normal")
+        _log.info("preempted", ref=str(ref), object=key_of(obj), cluster=mark.job.worker, why=mark.why, by=uid)
+
     def _namespace(self, ref: Ref) -> str:
         """Of an object that is on its way."""
+        mark = self.marks.get(ref)
+        if mark is not None:
+            return mark.by.namespace
         assignment, growing = self._assignments.get(ref), self._assignments.growing(ref)
         candidate = assignment.candidate if assignment is not None else growing
         return candidate.namespace if candidate is not None else ""

@@ -7,7 +7,7 @@ The books are those of `PassQuota`. Beside them are the usage as it was when the
 was overtaken), and as it is charged now, for words: forks that are made anew only after something was placed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -28,9 +28,11 @@ from multimirror.scheduling.refusals import (
     QueueShort,
     border,
 )
+from multimirror.scheduling.running import RunningJob
 from multimirror.scheduling.sharing import PassQuota
+from multimirror.scheduling.trial import Room
 from multimirror.scheduling.usage import UsageSums
-from multimirror.scheduling.victims import Preemptor
+from multimirror.scheduling.victims import NoPreemption, Preemption, Preemptor, Surroundings
 
 _QUEUES_PER_CHECKPOINT: Final = 64
 
@@ -57,13 +59,17 @@ class SharedQuota:
     def __contains__(self, queue: str) -> bool:
         return queue in self.tree.queues
 
-    def count(self, usage: UsageSums) -> Iterator[None]:
-        """What is charged when the pass begins; in small steps, before anything else is asked."""
+    def count(
+        self, usage: UsageSums, leaving: Iterable[RunningJob] = (), awaited: Iterable[Candidate] = ()
+    ) -> Iterator[None]:
+        """What is charged when the pass begins, who is leaving, and who waits for them; in small steps, before anything
+        else is asked."""
         for number, name in enumerate(self.tree.queues, 1):
             self._before.add(name, usage.queue(name).resources)
             if number % _QUEUES_PER_CHECKPOINT == 0:
                 yield None
-        self._books = PassQuota(self._before)
+        waiting = [self.asks(each) for each in awaited if each.queue in self]
+        self._books = PassQuota(self._before, (job for job in leaving if job.queue in self), waiting)
         self.heads = HeadOrder(self._books.later)
 
     def asks(self, candidate: Candidate) -> Preemptor:
@@ -71,7 +77,7 @@ class SharedQuota:
             uid=candidate.ref.uid,
             queue=candidate.queue,
             requests=candidate.requests,
-            priority=candidate.priority,
+            priority=min(candidate.priority, self._specs[candidate.queue].max_priority or 0),
             preempts=self._specs[candidate.queue].preempts,
             own_quota_only=not candidate.preemptible or candidate.preemptions >= MOST_STOPS,
         )
@@ -122,6 +128,32 @@ class SharedQuota:
         """It is the first of its queue that does not fit: what it may keep free for itself, it does."""
         if self._books.keep(self.asks(candidate)):
             self._charged = None
+
+    def fits_later(self, candidate: Candidate) -> bool:
+        """It will fit when those are gone who are leaving."""
+        return self._books.fits_later(self.asks(candidate))
+
+    def wait(self, candidate: Candidate) -> None:
+        """For those who are leaving."""
+        self._books.wait(self.asks(candidate))
+
+    def forget(self, candidate: Candidate) -> None:
+        """It waits for nobody any more."""
+        self._books.forget(self.asks(candidate))
+
+    def search(self, candidate: Candidate, around: Surroundings, rooms: Sequence[Room]) -> Preemption | NoPreemption:
+        """Whom to stop for it. Those who are found are leaving from now on, and it waits for them."""
+        asks = self.asks(candidate)
+        found = self._books.search(asks, around, rooms)
+        if isinstance(found, Preemption):
+            self._books.stop(found, asks)
+            for queue in {victim.job.queue for victim in found.victims}:
+                self.heads.refresh(queue)
+        return found
+
+    def is_within_own(self, candidate: Candidate) -> bool:
+        """It asks for no more than is left of its queue's own quota."""
+        return not self.charged.above_own(candidate.queue, candidate.requests)
 
     @property
     def charged(self) -> QuotaUsage:

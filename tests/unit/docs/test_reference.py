@@ -49,8 +49,8 @@ def said_in_events() -> set[str]:
 def said_of_waiting() -> set[str]:
     found = set()
     for name, call in calls("scheduling"):
-        if name == "PlacementDecision":
-            found |= set(text(call.args[1] if len(call.args) > 1 else keyword(call, "reason")))
+        if name in {"PlacementDecision", "replace"}:
+            found |= set(text(keyword(call, "reason") or (call.args[1] if len(call.args) > 1 else None)))
         if name == "Objection":
             found |= set(text(call.args[0]))
     return found

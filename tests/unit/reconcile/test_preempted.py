@@ -4,8 +4,17 @@ from typing import Any
 
 import pytest
 
-from multimirror.api import CLUSTER_ANNOTATION, HOLD_ANNOTATION, PREEMPTIONS_ANNOTATION, Hold, MirrorQueueSpec
+from multimirror.api import (
+    CLUSTER_ANNOTATION,
+    HOLD_ANNOTATION,
+    PREEMPTED_AT_ANNOTATION,
+    PREEMPTED_BY_ANNOTATION,
+    PREEMPTIONS_ANNOTATION,
+    Hold,
+    MirrorQueueSpec,
+)
 from multimirror.api.placement import (
+    annotations,
     cluster_of,
     hold_requested,
     preempted_at_of,
@@ -443,7 +452,9 @@ def marked(job: Builder, why: Preemption = Preemption.RECLAIM, by: str | None = 
 def unassigned(obj: Json) -> Json:
     found: Json = merged(obj, unassignment_patch(JOB, obj))
     assert found["spec"]["suspend"] is True
-    assert [key for key in found["metadata"]["annotations"] if "preempted" in key or "resumed" in key] == []
+    kept = {PREEMPTED_BY_ANNOTATION, PREEMPTED_AT_ANNOTATION} if preempted_by_of(obj) is not None else set()
+    left = {key for key in annotations(found) if "preempted" in key or "resumed" in key}
+    assert left == kept, "for whom it made room is known until it is assigned again"
     assert cluster_of(found) is None
     return found
 
