@@ -10,7 +10,9 @@ from multimirror.batch import Json
 from multimirror.kinds import JOB, KINDS, Kind, Ref, is_held
 from multimirror.kinds.pod_sets import quantities_of
 from multimirror.kube import key_of
+from multimirror.observe.sharing import RecentStarts
 from multimirror.observe.snapshot import DecisionView, Original, QueueHead, Usage, WorkerFit
+from multimirror.observe.starts import Starts
 from multimirror.reconcile.cache import ManagementCache
 from multimirror.scheduling.assignments import Assignments
 from multimirror.scheduling.scheduler import Scheduler
@@ -31,14 +33,15 @@ class CachedFleet:
     """A FleetState."""
 
     def __init__(
-        self, management: ManagementCache, workers: Workers, assignments: Assignments, scheduler: Scheduler
+        self,
+        management: ManagementCache,
+        workers: Workers,
+        assignments: Assignments,
+        scheduler: Scheduler,
+        starts: Starts,
     ) -> None:
-        self._management, self._workers, self._usage, self._scheduler = (
-            management,
-            workers,
-            assignments.usage,
-            scheduler,
-        )
+        self._management, self._workers, self._scheduler, self._starts = management, workers, scheduler, starts
+        self._usage = assignments.usage
 
     def worker_clusters(self) -> Iterable[Json]:
         return self._management.clusters.list()
@@ -100,6 +103,12 @@ class CachedFleet:
             reason=decision.reason,
             message=str(decision),
         )
+
+    def recent_starts(self, queue: str) -> RecentStarts | None:
+        return self._starts.recent(queue)
+
+    def waiting_requests(self) -> Iterable[tuple[str, Mapping[str, int]]]:
+        return ((candidate.queue, candidate.requests) for candidate in self._scheduler.waiting())
 
     def quota_resources(self) -> Collection[str]:
         return {name for spec in self._management.queue_specs.values() for name in spec.quota.resources}
