@@ -29,7 +29,7 @@ import structlog
 from multimirror.api.ownership import Signer
 from multimirror.batch import Json
 from multimirror.batch.times import utc_datetime
-from multimirror.kinds import JOB, KINDS, Ref, ref_of
+from multimirror.kinds import JOB, KINDS, Kind, Ref, ref_of
 from multimirror.kube import Client, EventRecorder, WorkQueue
 from multimirror.kube.manager import background
 from multimirror.kube.supervise import Supervisor
@@ -37,6 +37,7 @@ from multimirror.observe.explain import explanation
 from multimirror.observe.reporter import Reporter
 from multimirror.observe.snapshot import job_view
 from multimirror.observe.sources import CachedFleet
+from multimirror.observe.start_rates import StartRates
 from multimirror.options import DispatcherOptions
 from multimirror.reconcile.cache import ManagementCache
 from multimirror.reconcile.events import EventHandlers
@@ -106,7 +107,8 @@ class Dispatcher:
         self._announcements = announcements = Announcements(self._events, KINDS)
         starts = Starts(clock)
         observer = Observer(cache, workers, memory, clock, starts, max_job_bytes=options.max_job_bytes)
-        wholes = WholeOriginals(client)
+        self._wholes = wholes = WholeOriginals(client)
+        self._rates = rates = StartRates(clock)
         queue = WorkQueue[Ref]("management", group=observer.tenant)
         waiting = WorkQueue[Ref]("waiting", group=observer.tenant)
         assignments = Assignments(KINDS, originals.queue_of, again=queue.add, clock=clock)
@@ -120,7 +122,7 @@ class Dispatcher:
             workers=observer.worker_snapshots,
             worker=observer.worker_snapshot,
             clock=clock,
-            keep=wholes.keep,
+            keep=self._assigned,
             unshown=waiting.add_after,
             concurrency=options.concurrency,
         )
@@ -147,7 +149,7 @@ class Dispatcher:
             options=options,
         )
         self._assignments = assignments
-        self._fleet = CachedFleet(cache, workers, assignments, scheduler, starts)
+        self._fleet = CachedFleet(cache, workers, assignments, scheduler, starts, rates)
         self._reporter = reporter = Reporter(writer, self._fleet, options, clock=clock)
         self._tokens = TokenRenewal(writer, cache.secrets, workers, of_workers, changed=reporter.wake, clock=clock)
         EventHandlers(
@@ -202,6 +204,11 @@ class Dispatcher:
         """How many objects of ours a worker has, or had and may still have."""
         finished = sum(by_worker[worker] for by_worker in self._cache.originals.finished.values())
         return self._assignments.usage.sums.worker(worker).jobs + finished
+
+    def _assigned(self, kind: Kind, obj: Json) -> None:
+        """An object has a worker, and this is the whole of it."""
+        self._wholes.keep(kind, obj)
+        self._rates.assigned(obj)
 
     @property
     def has_synced(self) -> bool:

@@ -56,7 +56,8 @@ def status_schema() -> Schema:
 
 def _sharing_schemas() -> dict[str, Schema]:
     waits = schema.struct(
-        "How many seconds the Jobs waited that were placed in the last hour.",
+        "How many seconds the latest Jobs waited that were placed in the last hour (100 at most). The hour begins anew "
+        "when another dispatcher leads.",
         {
             "p50": schema.whole("Half of them waited no longer."),
             "p90": schema.whole("Nine of ten waited no longer."),
@@ -73,8 +74,9 @@ def _sharing_schemas() -> dict[str, Schema]:
             INFINITE,
         ),
         "fairShare": schema.whole(
-            "The part of what is left over in its cohort that is due to it by weight, in thousandths, with what others "
-            "do not ask for dealt out again."
+            "What is due to it by weight of what is left over in its cohort, with what others do not ask for dealt out "
+            "again, in thousandths of all that can be lent there; of the resource of which it borrows most, or else of "
+            "which least is due to it."
         ),
         "waitSeconds": waits,
         "startsPerHour": schema.whole("How many of its Jobs were placed in the last hour."),

@@ -208,6 +208,19 @@ CONDITIONS: Final = {
         "a time until one starts.",
         "See what their events NotStarted say: a registry, nodes or volumes that cannot be used there?",
     ),
+    "Borrowing": Reason(
+        "The queue uses more than its own quota; the message says of what, and how much.",
+        "None. To have it for sure, raise quota.resources of the queue.",
+    ),
+    "WithinQuota": Reason(
+        "Reason of the conditions Borrowing and Overused: the queue uses no more than its own, or than it may have.",
+        "None.",
+    ),
+    "QuotaLowered": Reason(
+        "Reason of the condition Overused: the queue, or its cohort, uses more than it may have, since quota was taken "
+        "away. Nothing is stopped for that; nothing more is placed until less is used.",
+        "None, or raise the quota, or delete Jobs.",
+    ),
     "InvalidSpec": Reason("The spec cannot be read; the message names the field.", "Correct it."),
     "KubeconfigMissing": Reason("The Secret, its key or the file is not there.", "Create it; it is followed at once."),
     "KubeconfigRefused": Reason(
@@ -243,5 +256,5 @@ CONDITIONS: Final = {
     ),
     "InternalError": Reason("Something unexpected; the log has the trace.", "Report it, please."),
 }
-"""Reasons of the conditions Connected, Ready, Misbehaving, TokenRenewed. Other errors of a worker have their own names.
-"""
+"""Reasons of the conditions Connected, Ready, Misbehaving, TokenRenewed, Borrowing, Overused. Other errors of a worker
+have their own names."""

@@ -1,4 +1,4 @@
-"""What is told of Cohorts: whether their trees are trees, and how many queues are in them."""
+"""What is told of Cohorts: whether their trees are trees, how many queues are in them, and what these have together."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from multimirror.api import CohortSpec, MirrorQueueSpec, SpecError
 from multimirror.api.cohorts import cycle_above, upwards
 from multimirror.batch import Json
+from multimirror.observe.sharing import QuotaView
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,9 +21,13 @@ class CohortView:
     cycle: tuple[str, ...] = ()
     """The cohorts that are each other's parents, of which it is one, or under which it is."""
     queues: int = 0
+    quota: QuotaView | None = None
+    """None: not counted yet, or it is in no tree."""
 
 
-def cohort_view(cohort: Json, cohorts: Mapping[str, CohortSpec], queues: Mapping[str, int]) -> CohortView:
+def cohort_view(
+    cohort: Json, cohorts: Mapping[str, CohortSpec], queues: Mapping[str, int], quota: QuotaView | None = None
+) -> CohortView:
     """`cohorts`: those that can be read. `queues`: how many are in each (queues_by_cohort)."""
     name = cohort["metadata"]["name"]
     return CohortView(
@@ -31,6 +36,7 @@ def cohort_view(cohort: Json, cohorts: Mapping[str, CohortSpec], queues: Mapping
         problem=_problem(cohort) if name not in cohorts else "",
         cycle=cycle_above(name, cohorts),
         queues=queues.get(name, 0),
+        quota=quota,
     )
 
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from prometheus_client import Counter, Gauge
 
+from multimirror.observe.sharing import QuotaView
 from multimirror.observe.snapshot import COPY_STATES, MirrorQueueView, WorkerClusterView
 
 PENDING: Final = Gauge("multimirror_queue_pending_jobs", "Jobs that wait for a worker.", ("queue",))
@@ -16,11 +17,26 @@ ASSIGNED_JOBS: Final = Gauge("multimirror_worker_jobs", "Jobs that are assigned 
 TOKEN_EXPIRES: Final = Gauge(
     "multimirror_worker_token_expires_timestamp_seconds", "When the token of a worker comes to its end.", ("worker",)
 )
+QUOTA: Final = Gauge(
+    "multimirror_queue_quota",
+    "Amounts of a resource that a quota limits: what a queue has of its own, what its Jobs have (used), what of that "
+    "is more than its own (borrowed), and what of its own others use (lent).",
+    ("queue", "resource", "kind"),
+)
+SHARE: Final = Gauge(
+    "multimirror_queue_share",
+    "What a queue of a cohort borrows of what can be lent, in thousandths, over its weight; infinite with weight 0.",
+    ("queue",),
+)
 STATUS_WRITE_FAILURES: Final = Counter(
     "multimirror_status_write_failures_total",
     "Writes of the status of our own objects that failed, by kind and reason. They are tried again.",
     ("kind", "reason"),
 )
+
+
+_quota_series: Final[dict[str, set[tuple[str, str, str]]]] = {}
+"""By queue: what is shown of its quota."""
 
 
 def show_worker(view: WorkerClusterView) -> None:
@@ -40,6 +56,21 @@ def show_worker(view: WorkerClusterView) -> None:
 def show_queue(view: MirrorQueueView) -> None:
     PENDING.labels(view.name).set(view.pending)
     RUNNING.labels(view.name).set(view.running)
+    if view.quota is not None:
+        _show_quota(view.name, view.quota)
+
+
+def _show_quota(queue: str, quota: QuotaView) -> None:
+    kinds = {"own": quota.own, "used": quota.used, "borrowed": quota.borrowed, "lent": quota.lent}
+    shown = {(queue, resource, kind) for resource in quota.counted for kind in kinds}
+    for labels in shown:
+        QUOTA.labels(*labels).set(float(kinds[labels[2]].get(labels[1], 0)))
+    _forget(*((QUOTA, labels) for labels in _quota_series.get(queue, set()) - shown))
+    _quota_series[queue] = shown
+    if quota.shares:
+        SHARE.labels(queue).set(quota.share if quota.share is not None else float("inf"))
+    else:
+        _forget((SHARE, (queue,)))
 
 
 def forget_worker(name: str) -> None:
@@ -50,7 +81,8 @@ def forget_worker(name: str) -> None:
 
 def forget_queue(name: str) -> None:
     """The same for a queue."""
-    _forget((PENDING, (name,)), (RUNNING, (name,)))
+    _forget((PENDING, (name,)), (RUNNING, (name,)), (SHARE, (name,)))
+    _forget(*((QUOTA, labels) for labels in _quota_series.pop(name, set())))
 
 
 def _forget(*series: tuple[Gauge, tuple[str, ...]]) -> None:

@@ -14,12 +14,14 @@ from typing import Final
 import structlog
 
 from multimirror.api import COHORTS, MIRROR_QUEUES, WORKER_CLUSTERS
+from multimirror.api.mirror_queue_status import BORROWING, OVERUSED
 from multimirror.batch import Json
 from multimirror.kube import Client
 from multimirror.kube.supervise import Supervisor
 from multimirror.observe import metrics
 from multimirror.observe.cohorts import cohort_view, queues_by_cohort
 from multimirror.observe.copies import CopyCounter
+from multimirror.observe.quota_counter import QuotaCounter
 from multimirror.observe.snapshot import (
     FleetSnapshot,
     FleetState,
@@ -54,10 +56,13 @@ class Reporter:
     ) -> None:
         self._state, self._options, self._clock = state, options, clock
         self._workers = StatusWriter(client, WORKER_CLUSTERS, report_seconds=options.report_seconds)
-        self._queues = StatusWriter(client, MIRROR_QUEUES, report_seconds=options.report_seconds)
+        self._queues = StatusWriter(
+            client, MIRROR_QUEUES, report_seconds=options.report_seconds, unhurried=(BORROWING, OVERUSED)
+        )
         self._cohorts = StatusWriter(client, COHORTS, report_seconds=options.report_seconds)
         self._workers_changed, self._queues_changed = asyncio.Event(), asyncio.Event()
         self._copies = CopyCounter(shortest_interval=options.report_seconds)
+        self._quotas = QuotaCounter(state)
         self._shown_workers: set[str] = set()
         self._shown_queues: set[str] = set()
         self._broken: dict[str, str] = {}  # uid, or worker whose copies cannot be counted: what was logged about it
@@ -76,7 +81,7 @@ class Reporter:
 
     def snapshot(self) -> FleetSnapshot:
         """The fleet now."""
-        return fleet_snapshot(self._state, self._copies.counts)
+        return fleet_snapshot(self._state, self._copies.counts, self._quotas.counted)
 
     async def run(self) -> None:
         """Until cancelled. Queues are reported on once they are `counted`: before, half of their Jobs are missing."""
@@ -109,6 +114,8 @@ class Reporter:
         for name in self._shown_queues - names:
             metrics.forget_queue(name)
         self._shown_queues = names
+        if queues:
+            await self._quotas.count()
         await self._report(queues, self._queues, self._queue_status)
         await self._report_cohorts()
 
@@ -151,15 +158,17 @@ class Reporter:
         )
 
     def _queue_status(self, queue: Json) -> Parts:
-        view = mirror_queue_view(self._state, queue)
+        view, before = mirror_queue_view(self._state, queue, self._quotas.counted), queue.get("status") or {}
         metrics.show_queue(view)
         return (
-            ("conditions", lambda: mirror_queue_conditions(view, queue.get("status") or {}, self._clock())),
-            ("numbers", lambda: mirror_queue_numbers(view)),
+            ("conditions", lambda: mirror_queue_conditions(view, before, self._clock())),
+            ("numbers", lambda: mirror_queue_numbers(view, before)),
         )
 
     def _cohort_status(self, cohort: Json, queues: Mapping[str, int]) -> Parts:
-        view = cohort_view(cohort, self._state.cohort_specs, queues)
+        counted = self._quotas.counted
+        quota = counted.cohort(cohort["metadata"]["name"]) if counted is not None else None
+        view = cohort_view(cohort, self._state.cohort_specs, queues, quota)
         return (
             ("conditions", lambda: cohort_conditions(view, cohort.get("status") or {}, self._clock())),
             ("numbers", lambda: cohort_numbers(view)),

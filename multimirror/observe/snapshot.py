@@ -22,6 +22,7 @@ from typing import Final, Protocol
 from multimirror.api import CohortSpec, MirrorQueueSpec, SpecError, WorkerClusterSpec
 from multimirror.batch import Json
 from multimirror.batch.names import qualified_name
+from multimirror.observe.sharing import QuotaView, RecentStarts
 from multimirror.workers import TokenState, WorkerState
 
 _MOST_RESOURCES: Final = 32
@@ -128,6 +129,12 @@ class FleetState(Protocol):
 
     def head(self, queue: str) -> QueueHead | None: ...
 
+    def recent_starts(self, queue: str) -> RecentStarts | None:
+        """None: nothing of it was placed in the last hour."""
+
+    def waiting_requests(self) -> Iterable[tuple[str, Mapping[str, int]]]:
+        """Of everything that waits, its queue and what it asks for, in billionths. May be taken bit by bit."""
+
     def quota_resources(self) -> Collection[str]:
         """The resources that the quotas of all queues name."""
 
@@ -181,6 +188,10 @@ class MirrorQueueView:
     finished: int = 0
     workers: tuple[QueueOnWorker, ...] = ()
     head: QueueHead | None = None
+    quota: QuotaView | None = None
+    """None: not counted yet."""
+    starts: RecentStarts | None = None
+    """None: nothing was placed in the last hour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,12 +216,20 @@ class FleetSnapshot:
     queues: tuple[MirrorQueueView, ...] = ()
 
 
-def fleet_snapshot(state: FleetState, copies: Mapping[str, Mapping[str, int]]) -> FleetSnapshot:
-    """`copies`: what was counted last, by worker and state; there may be too many to count them now."""
-    quotas = state.quota_resources()
+class CountedQuotas(Protocol):
+    """What was counted last."""
+
+    def queue(self, name: str) -> QuotaView | None: ...
+
+
+def fleet_snapshot(
+    state: FleetState, copies: Mapping[str, Mapping[str, int]], quotas: CountedQuotas | None = None
+) -> FleetSnapshot:
+    """`copies`, `quotas`: what was counted last, by worker and state; there may be too many to count them now."""
+    resources = state.quota_resources()
     return FleetSnapshot(
-        workers=tuple(worker_cluster_view(state, each, copies, quotas) for each in state.worker_clusters()),
-        queues=tuple(mirror_queue_view(state, each) for each in state.mirror_queues()),
+        workers=tuple(worker_cluster_view(state, each, copies, resources) for each in state.worker_clusters()),
+        queues=tuple(mirror_queue_view(state, each, quotas) for each in state.mirror_queues()),
     )
 
 
@@ -237,7 +256,7 @@ def worker_cluster_view(
     )
 
 
-def mirror_queue_view(state: FleetState, queue: Json) -> MirrorQueueView:
+def mirror_queue_view(state: FleetState, queue: Json, quotas: CountedQuotas | None = None) -> MirrorQueueView:
     name = queue["metadata"]["name"]
     running, finished, pending = state.running_by_worker(name), state.finished_by_worker(name), state.pending(name)
     workers = sorted(each for each in {*running, *finished} if each and (running.get(each) or finished.get(each)))
@@ -250,6 +269,8 @@ def mirror_queue_view(state: FleetState, queue: Json) -> MirrorQueueView:
         finished=sum(finished.values()),
         workers=tuple(QueueOnWorker(each, running.get(each, 0), finished.get(each, 0)) for each in workers),
         head=state.head(name) if pending else None,
+        quota=quotas.queue(name) if quotas is not None else None,
+        starts=state.recent_starts(name),
     )
 
 

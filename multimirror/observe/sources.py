@@ -11,7 +11,9 @@ from multimirror.batch import Json
 from multimirror.kinds import JOB, KINDS, Kind, Ref, is_held
 from multimirror.kinds.pod_sets import quantities_of
 from multimirror.kube import key_of
+from multimirror.observe.sharing import RecentStarts
 from multimirror.observe.snapshot import DecisionView, Original, QueueHead, Usage, WorkerFit
+from multimirror.observe.start_rates import StartRates
 from multimirror.reconcile.cache import ManagementCache
 from multimirror.reconcile.starts import Starts
 from multimirror.scheduling.assignments import Assignments
@@ -39,14 +41,10 @@ class CachedFleet:
         assignments: Assignments,
         scheduler: Scheduler,
         starts: Starts,
+        rates: StartRates,
     ) -> None:
-        self._starts = starts
-        self._management, self._workers, self._usage, self._scheduler = (
-            management,
-            workers,
-            assignments.usage,
-            scheduler,
-        )
+        self._management, self._workers, self._scheduler = management, workers, scheduler
+        self._usage, self._starts, self._rates = assignments.usage, starts, rates
 
     def worker_clusters(self) -> Iterable[Json]:
         return self._management.clusters.list()
@@ -111,6 +109,12 @@ class CachedFleet:
             reason=decision.reason,
             message=str(decision),
         )
+
+    def recent_starts(self, queue: str) -> RecentStarts | None:
+        return self._rates.recent(queue)
+
+    def waiting_requests(self) -> Iterable[tuple[str, Mapping[str, int]]]:
+        return ((candidate.queue, candidate.requests) for candidate in self._scheduler.waiting())
 
     def quota_resources(self) -> Collection[str]:
         return {name for spec in self._management.queue_specs.values() for name in spec.quota.resources}

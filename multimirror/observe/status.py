@@ -11,15 +11,23 @@ whatever they say: reasons are words, messages have an end, and there are so man
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from decimal import Decimal
 from typing import Final
 
 from multimirror.api import READY, RENEWED
+from multimirror.api.mirror_queue_status import BORROWING, OVERUSED
 from multimirror.batch import Json
 from multimirror.batch.quantities import canonical
 from multimirror.batch.times import format_time, seconds_of, utc_datetime
 from multimirror.observe.cohorts import CohortView
+from multimirror.observe.sharing import (
+    QuotaView,
+    are_about_the_same,
+    recent_numbers,
+    share_text,
+    sharing_conditions,
+)
 from multimirror.observe.snapshot import MirrorQueueView, QueueHead, QueueOnWorker, WorkerClusterView
 from multimirror.workers import TokenState, WorkerState, conditions, merged_conditions
 
@@ -70,7 +78,12 @@ def _but_the_tokens(before: Json, token: TokenState | None) -> Json:
     """A credential that is not ours to renew has no such condition any more."""
     if token is None or token.renewable:
         return before
-    kept = [each for each in before.get("conditions") or () if each.get("type") != RENEWED]
+    return _but(before, {RENEWED})
+
+
+def _but(before: Json, types: Collection[str]) -> Json:
+    """Without conditions that there are not any more."""
+    kept = [each for each in before.get("conditions") or () if each.get("type") not in types]
     return {**before, "conditions": kept}
 
 
@@ -96,14 +109,18 @@ def _contact(state: WorkerState, before: Json, contact_seconds: float) -> Json:
 
 def mirror_queue_conditions(view: MirrorQueueView, before: Json, now: float) -> Json:
     ready = (READY, False, "InvalidSpec", view.problem) if view.problem else (READY, True, "Ready", "Jobs are taken")
+    wanted = [ready, *sharing_conditions(view.quota)]
+    if view.quota is not None or view.problem:
+        before = _but(before, {BORROWING, OVERUSED} - {each[0] for each in wanted})
     return {
         "observedGeneration": view.generation,
-        "conditions": _conditions(before, [ready], now, view.generation),
+        "conditions": _conditions(before, wanted, now, view.generation),
     }
 
 
-def mirror_queue_numbers(view: MirrorQueueView) -> Json:
-    return {
+def mirror_queue_numbers(view: MirrorQueueView, before: Json) -> Json:
+    """What happened in the last hour slips out of it by and by: that alone is written now and then."""
+    numbers: Json = {
         "pending": _whole(view.pending),
         "running": _whole(view.running),
         "finished": _whole(view.finished),
@@ -112,7 +129,25 @@ def mirror_queue_numbers(view: MirrorQueueView) -> Json:
             for each in _busiest(view.workers)
         ],
         "head": _head(view.head) if view.head is not None else None,
+        **_quota(view.quota, gone=bool(view.problem)),
     }
+    recent = recent_numbers(view.starts)
+    if all(before.get(field) == value for field, value in numbers.items()) and are_about_the_same(recent, before):
+        return numbers
+    return numbers | recent
+
+
+def _quota(view: QuotaView | None, *, gone: bool = False) -> Json:
+    """The fields that tell of quota: none of them while nothing is known; `gone`: they are to go."""
+    if view is None:
+        return dict.fromkeys(("own", "used", "borrowed", "lent", "share", "fairShare")) if gone else {}
+    fair_share = _whole(view.fair_share) if view.fair_share is not None else None
+    return {**_amounts(view), "share": share_text(view) if view.shares else None, "fairShare": fair_share}
+
+
+def _amounts(view: QuotaView) -> Json:
+    parts = {"own": view.own, "used": view.used, "borrowed": view.borrowed, "lent": view.lent}
+    return {field: _quantities(amounts) or None for field, amounts in parts.items()}
 
 
 def cohort_conditions(view: CohortView, before: Json, now: float) -> Json:
@@ -131,7 +166,7 @@ def cohort_conditions(view: CohortView, before: Json, now: float) -> Json:
 
 
 def cohort_numbers(view: CohortView) -> Json:
-    return {"queues": _whole(view.queues)}
+    return {"queues": _whole(view.queues), **(_amounts(view.quota) if view.quota is not None else {})}
 
 
 def _conditions(before: Json, wanted: list[tuple[str, bool, str, str]], now: float, generation: int) -> list[Json]:

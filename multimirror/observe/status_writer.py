@@ -3,7 +3,8 @@
 A status is written in parts, each in a patch of its own, and what becomes of one is nothing to the others: conditions
 are told even where numbers are refused. A condition that changed is due at once. Numbers are due a few seconds after
 the last write of that part, and of all objects together a few are written in a second: with thousands of queues, those
-go first that waited longest.
+go first that waited longest. Conditions that tell of numbers (`unhurried`) are due as numbers are; their words alone,
+with a number that changes with every Job, once a minute.
 
 Whether the cache shows a write yet is known from the server's answer. A patch that changed nothing there (a field that
 its older CRD does not have) leaves the version as it was: then nothing is on its way, and waiting for it would be for
@@ -14,7 +15,7 @@ outage, ever more seldom where the server refuses it. It is never given up.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,6 +37,8 @@ _REPEAT_SECONDS: Final = 300.0
 _LONGEST_BACKOFF_SECONDS: Final = 300.0
 """Between two tries of what the server refuses."""
 _LONGEST_LOGGED: Final = 500
+_REWORD_SECONDS: Final = 60.0
+"""Between two writes of an unhurried condition that only has other words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +60,13 @@ _NEVER: Final = _LastWrite()
 class StatusWriter:
     """Times are the event loop's."""
 
-    def __init__(self, client: Client, resource: Resource, *, report_seconds: float) -> None:
-        """`report_seconds`: the shortest time between two writes of an object, unless a condition changes."""
+    def __init__(
+        self, client: Client, resource: Resource, *, report_seconds: float, unhurried: Collection[str] = ()
+    ) -> None:
+        """`report_seconds`: the shortest time between two writes of an object, unless a condition changes;
+        `unhurried`: the types of conditions that can wait as numbers can."""
         self._client, self._resource, self._report_seconds = client, resource, report_seconds
+        self._unhurried = frozenset(unhurried)
         self._last: dict[str, dict[str, _LastWrite]] = {}  # by uid and part
         self._paid_until = float("-inf")
 
@@ -79,7 +86,7 @@ class StatusWriter:
         uid, version = metadata["uid"], metadata["resourceVersion"]
         now, parts = asyncio.get_running_loop().time(), self._last.setdefault(uid, {})
         last = parts.get(part, _NEVER)
-        if not patch or not self._is_due(patch, version, last, now):
+        if not patch or not self._is_due(patch, before, version, last, now):
             return
         parts[part] = _LastWrite(now, failure="its fate is unknown")
         body = {"metadata": {"uid": uid}, "status": patch}
@@ -108,15 +115,34 @@ class StatusWriter:
     def _last_at(self, uid: str) -> float:
         return max((last.at for last in self._last.get(uid, {}).values()), default=float("-inf"))
 
-    def _is_due(self, patch: Json, version: str, last: _LastWrite, now: float) -> bool:
+    def _is_due(self, patch: Json, before: Json, version: str, last: _LastWrite, now: float) -> bool:
         if last.replaced_version == version:
             return False
         if last.ineffective == (version, patch):
             return now >= last.at + _REPEAT_SECONDS
+        pace = self._report_seconds
         if "conditions" in patch and not last.failure:
-            return True
-        wait = self._report_seconds * 2 ** min(max(0, last.refusals - 1), 10)
+            if self._is_urgent(patch, before):
+                return True
+            if self._states(patch["conditions"]) == self._states(before.get("conditions")):
+                pace = max(pace, _REWORD_SECONDS)
+        wait = pace * 2 ** min(max(0, last.refusals - 1), 10)
         return now >= last.at + min(wait, _LONGEST_BACKOFF_SECONDS) and self._may_spend(now)
+
+    def _is_urgent(self, patch: Json, before: Json) -> bool:
+        """Something other than unhurried conditions has changed."""
+        hurried = [
+            [each for each in conditions or () if each.get("type") not in self._unhurried]
+            for conditions in (patch["conditions"], before.get("conditions"))
+        ]
+        return len(patch) > 1 or hurried[0] != hurried[1]
+
+    def _states(self, conditions: list[Json] | None) -> dict[str, tuple[str, str]]:
+        return {
+            str(each.get("type")): (str(each.get("status")), str(each.get("reason")))
+            for each in conditions or ()
+            if each.get("type") in self._unhurried
+        }
 
     def _may_spend(self, now: float) -> bool:
         paid_until = max(self._paid_until, now - _BURST_SECONDS) + 1 / _WRITES_PER_SECOND

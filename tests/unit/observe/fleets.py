@@ -15,6 +15,7 @@ from multimirror.api import COHORTS, MIRROR_QUEUES, WORKER_CLUSTERS, CohortSpec,
 from multimirror.batch import Json
 from multimirror.kube import Client, Resource
 from multimirror.kube.errors import ApiError, NotFound, Unreachable
+from multimirror.observe.sharing import RecentStarts
 from multimirror.observe.snapshot import DecisionView, Original, QueueHead, Usage
 from multimirror.workers import TokenState, WorkerState
 
@@ -42,6 +43,9 @@ class Fleet:
     finished: dict[str, Counter[str]] = field(default_factory=dict)
     waiting: Counter[str] = field(default_factory=Counter)
     heads: dict[str, QueueHead] = field(default_factory=dict)
+    in_queues: dict[str, dict[str, Decimal]] = field(default_factory=dict)
+    requests: list[tuple[str, dict[str, int]]] = field(default_factory=list)
+    starts: dict[str, RecentStarts] = field(default_factory=dict)
     copies: dict[str, list[str]] = field(default_factory=dict)
     originals: dict[str, Original] = field(default_factory=dict)
     decisions: dict[str, DecisionView] = field(default_factory=dict)
@@ -74,7 +78,7 @@ class Fleet:
         return self.on_workers.get(worker, Sum())
 
     def queue_usage(self, queue: str) -> Usage:
-        return Sum(self.running.get(queue, Counter()).total())
+        return Sum(self.running.get(queue, Counter()).total(), self.in_queues.get(queue, {}))
 
     def running_by_worker(self, queue: str) -> Mapping[str, int]:
         return self.running.get(queue, {})
@@ -90,6 +94,12 @@ class Fleet:
 
     def quota_resources(self) -> Collection[str]:
         return {name for spec in self.queue_specs.values() for name in spec.quota.resources}
+
+    def recent_starts(self, queue: str) -> RecentStarts | None:
+        return self.starts.get(queue)
+
+    def waiting_requests(self) -> Iterable[tuple[str, Mapping[str, int]]]:
+        return tuple(self.requests)
 
     def copy_states(self, worker: str) -> Iterable[str]:
         return iter(self.copies.get(worker, ()))

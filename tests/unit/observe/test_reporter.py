@@ -11,11 +11,12 @@ import pytest
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from multimirror.api import MIRROR_QUEUES, WORKER_CLUSTERS, MirrorQueueSpec, Quota
+from multimirror.api import COHORTS, MIRROR_QUEUES, WORKER_CLUSTERS, MirrorQueueSpec, Quota
 from multimirror.batch import Json
 from multimirror.kube.errors import Invalid
 from multimirror.observe.copies import CopyCounter
 from multimirror.observe.reporter import Reporter
+from multimirror.observe.sharing import RecentStarts
 from multimirror.options import DispatcherOptions
 from multimirror.workers import WorkerState
 from tests.unit.kube.virtual_time import virtual_time
@@ -440,3 +441,107 @@ def test_times_in_a_status_are_by_the_dispatchers_clock_and_pauses_do_not_depend
         await asyncio.wait([task])
 
     run()
+
+
+# --- quota ------------------------------------------------------------------------------------------------------------
+
+
+def sharing(**used: int) -> Api:
+    """Queues of one cohort with 10 cpu each."""
+    api = a_fleet(queues=used)
+    for queue in used:
+        api.fleet.queue_specs[queue] = MirrorQueueSpec(cohort="c", quota=Quota(resources={"cpu": Decimal(10)}))
+    use(api, **used)
+    return api
+
+
+def use(api: Api, **used: int) -> None:
+    api.fleet.in_queues |= {queue: {"cpu": Decimal(amount)} for queue, amount in used.items()}
+
+
+@virtual_time
+async def test_queues_and_cohorts_tell_what_they_have_and_share() -> None:
+    api = sharing(a=14, b=2)
+    api.put(COHORTS, "c")
+    api.fleet.starts["a"] = RecentStarts(jobs=7, p50=3.4, p90=80.0)
+    async with reporting(api):
+        await asyncio.sleep(WHILE)
+        status = api.status(MIRROR_QUEUES, "a")
+        assert {field: status.get(field) for field in ("own", "used", "borrowed", "lent", "share", "fairShare")} == {
+            "own": {"cpu": "10"},
+            "used": {"cpu": "14"},
+            "borrowed": {"cpu": "4"},
+            "lent": None,
+            "share": 200,
+            "fairShare": 400,
+        }
+        assert (status["startsPerHour"], status["waitSeconds"]) == (7, {"p50": 3, "p90": 80})
+        assert conditions(status) == {"Ready": "True", "Borrowing": "True", "Overused": "False"}
+        assert api.status(MIRROR_QUEUES, "b")["lent"] == {"cpu": "4"}
+        assert api.status(COHORTS, "c")["used"] == {"cpu": "16"}
+        assert value("multimirror_queue_quota", queue="a", resource="cpu", kind="borrowed") == 4
+        assert value("multimirror_queue_share", queue="a") == 200
+        api.delete(MIRROR_QUEUES, "a")
+        await asyncio.sleep(WHILE)
+        assert value("multimirror_queue_quota", queue="a", resource="cpu", kind="borrowed") is None
+
+
+def value(name: str, **labels: str) -> float | None:
+    return REGISTRY.get_sample_value(name, labels)
+
+
+@virtual_time
+async def test_a_queue_that_leaves_its_cohort_says_no_more_of_sharing() -> None:
+    api = sharing(a=14, b=2)
+    async with reporting(api):
+        await asyncio.sleep(WHILE)
+        api.fleet.queue_specs["a"] = MirrorQueueSpec()
+        await asyncio.sleep(WHILE)
+        status = api.status(MIRROR_QUEUES, "a")
+        assert conditions(status) == {"Ready": "True"}
+        assert {"own", "borrowed", "lent", "share", "fairShare"}.isdisjoint(status)
+
+
+@virtual_time
+async def test_a_busy_queue_that_borrows_costs_a_write_every_few_seconds_and_one_a_minute_for_its_words() -> None:
+    api = sharing(a=14, b=2)
+    async with reporting(api) as reporter:
+        await asyncio.sleep(WHILE)
+        before = len(api.writes)
+        for second in range(120):
+            use(api, a=14 + second % 3)
+            reporter.wake()
+            await asyncio.sleep(1)
+        writes = [write.status for write in api.writes[before:] if write.name == "a"]
+        assert sum("conditions" in status for status in writes) <= 3
+        assert len(writes) <= 120 / 5 + 4
+
+
+@virtual_time
+async def test_borrowing_that_comes_and_goes_is_not_written_each_time() -> None:
+    api = sharing(a=14, b=2)
+    async with reporting(api) as reporter:
+        await asyncio.sleep(WHILE)
+        before = len(api.writes)
+        for second in range(60):
+            use(api, a=14 if second % 2 else 4)
+            reporter.wake()
+            await asyncio.sleep(1)
+        writes = [write.status for write in api.writes[before:] if write.name == "a"]
+        assert 2 <= sum("conditions" in status for status in writes) <= 60 / 5 + 1
+        assert conditions(api.status(MIRROR_QUEUES, "a")) in (
+            {"Ready": "True", "Borrowing": holds, "Overused": "False"} for holds in ("True", "False")
+        )
+
+
+@virtual_time
+async def test_what_slips_out_of_the_last_hour_is_written_now_and_then() -> None:
+    api = sharing(a=1)
+    async with reporting(api):
+        for jobs in range(60, 0, -1):
+            api.fleet.starts["a"] = RecentStarts(jobs=jobs, p50=1.0, p90=2.0)
+            await asyncio.sleep(60)
+        assert 4 <= sum("startsPerHour" in write.status for write in api.writes) <= 8
+        del api.fleet.starts["a"]
+        await asyncio.sleep(WHILE)
+        assert "startsPerHour" not in api.status(MIRROR_QUEUES, "a")

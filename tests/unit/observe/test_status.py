@@ -263,7 +263,7 @@ QUEUES = [
 @pytest.mark.parametrize(("view", "before", "status"), QUEUES)
 def test_the_status_of_a_mirror_queue(view: MirrorQueueView, before: Json, status: Json) -> None:
     untouched = copy.deepcopy(before)
-    assert whole(before, mirror_queue_conditions(view, before, NOW), mirror_queue_numbers(view)) == status
+    assert whole(before, mirror_queue_conditions(view, before, NOW), mirror_queue_numbers(view, before)) == status
     assert before == untouched
 
 
@@ -323,7 +323,7 @@ def test_the_status_of_a_queue_with_very_many_workers_is_within_its_schema() -> 
     head = QueueHead(job="team/" + "j" * 400, since="", reason="NeverFits", message=HOSTILE)
     workers = tuple(QueueOnWorker(f"w{number}", number, 2**40) for number in range(5000))
     view = MirrorQueueView(name="q", problem=HOSTILE, pending=2**40, workers=workers, head=head)
-    status = whole({}, mirror_queue_conditions(view, {}, NOW), mirror_queue_numbers(view))
+    status = whole({}, mirror_queue_conditions(view, {}, NOW), mirror_queue_numbers(view, {}))
     assert complaints(mirror_queue_status.status_schema(), status) == []
     assert len(status["workers"]) == 1000
     assert {"name": "w4999", "running": 4999, "finished": 2**31 - 1} in status["workers"], "the busiest"
