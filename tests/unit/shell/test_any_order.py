@@ -1,9 +1,8 @@
 """Any order of events, for the shell: scheduler, lanes and sessions together, on virtual time, against API servers in
 memory.
 
-Users hold, relabel, restrict and delete their Jobs at any time, and some of these have to make room for others;
-operators narrow and rename namespaces of workers; nodes come and go, writes are slow, links are cut, the dispatcher is
-started anew; two queues compete for the workers.
+Users hold, relabel, restrict and delete their Jobs at any time; operators narrow and rename namespaces of workers;
+nodes come and go, writes are slow, links are cut, the dispatcher is started anew; two queues compete for the workers.
 What must never happen is noted at each write (world.py); when all is quiet, everything must have come to its place.
 
 The same machine must find a dispatcher that is broken (bugs.py); short stories that show each are in test_stories.py.
@@ -17,13 +16,10 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, HOLD_ANNOTATION, PREEMPTED_ANNOTATION
+from multimirror.api import ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION, HOLD_ANNOTATION
 from multimirror.batch import is_finished
-from multimirror.kinds import JOB
-from multimirror.kinds.preempted import Preemption, preemption_patch
 from multimirror.kube.resources import JOBS
 from tests.unit.shell.bugs import BUGS, Bug
-from tests.unit.shell.fake_api import merged
 from tests.unit.shell.world import QUEUES, TEAMS, WORKERS, World
 
 Json = dict[str, Any]
@@ -86,16 +82,6 @@ class Machine(RuleBasedStateMachine):
         if job is not None:
             self.world.hub.remove(JOBS, job["metadata"]["name"], job["metadata"]["namespace"])
 
-    @rule(index=INDEX)
-    def a_job_has_to_make_room(self, index: int) -> None:
-        job = one_of(self.world.jobs(), index)
-        annotations = (job or {"metadata": {}})["metadata"].get("annotations") or {}
-        if job is None or CLUSTER_ANNOTATION not in annotations or PREEMPTED_ANNOTATION in annotations:
-            return
-        if not is_finished(job.get("status") or {}):
-            mark = preemption_patch(JOB, job, Preemption.RECLAIM, now=self.world.clock())
-            self.world.hub.put(JOBS, merged(job, mark))
-
     # --- workers and those who run them
 
     @rule(index=INDEX)
@@ -105,8 +91,6 @@ class Machine(RuleBasedStateMachine):
             self.world.end_copy(worker, copy)
         elif worker and not copy["spec"].get("suspend"):
             self.world.start_copy(worker, copy)
-        elif worker:
-            self.world.stop_copy(worker, copy)
 
     @rule(index=INDEX)
     def somebody_deletes_a_copy(self, index: int) -> None:
@@ -147,11 +131,11 @@ class Machine(RuleBasedStateMachine):
             link.set_up(up=True)
             link.write_seconds = 0.0
         self.world.settle(90)  # refusals are forgotten, and back-offs are over
-        for worker, copy in self.world.live_copies():
-            if copy["spec"].get("suspend"):
-                self.world.stop_copy(worker, copy)
-        self.world.settle(30)
+        self.workers_catch_up()
         self.check_quiet()
+
+    def workers_catch_up(self) -> None:
+        """For other machines, in which that matters."""
 
     # --- what must hold
 
@@ -170,7 +154,6 @@ class Machine(RuleBasedStateMachine):
     def check_job(self, job: Json) -> None:
         name, annotations = job["metadata"]["name"], job["metadata"].get("annotations") or {}
         copies = self.world.copies(job["metadata"]["uid"])
-        assert PREEMPTED_ANNOTATION not in annotations or is_finished(job.get("status") or {}), f"{name} made no room"
         if is_finished(job.get("status") or {}):
             assert copies == [], f"I2: {name} has finished, and keeps a copy"
         elif CLUSTER_ANNOTATION in annotations:
