@@ -149,7 +149,7 @@ class Dispatcher:
             options=options,
         )
         self._assignments = assignments
-        self._fleet = CachedFleet(cache, workers, assignments, scheduler, starts, rates)
+        self._fleet = CachedFleet(cache, workers, assignments, scheduler, starts=starts, rates=rates)
         self._reporter = reporter = Reporter(writer, self._fleet, options, clock=clock)
         self._tokens = TokenRenewal(writer, cache.secrets, workers, of_workers, changed=reporter.wake, clock=clock)
         EventHandlers(

@@ -40,6 +40,7 @@ class CachedFleet:
         workers: Workers,
         assignments: Assignments,
         scheduler: Scheduler,
+        *,
         starts: Starts,
         rates: StartRates,
     ) -> None:
