@@ -18,7 +18,6 @@ from multimirror.api.schema import Schema, rule
 from multimirror.batch import Json
 
 DEFAULT_WEIGHT: Final = 1
-SHORTEST_HALF_LIFE: Final = 1
 _ITSELF: Final = "must not be the cohort itself: name another one, or take it out"
 
 
@@ -29,8 +28,6 @@ class CohortSpec:
     parent: str | None = None
     weight: Fraction = Fraction(DEFAULT_WEIGHT)
     quota: Quota = field(default_factory=Quota)
-    half_life: float | None = None
-    """After so many seconds, what was used counts half; None: only what is used now counts."""
 
     @classmethod
     def read(cls, obj: Json) -> Self:
@@ -43,7 +40,6 @@ class CohortSpec:
             parent=parent,
             weight=spec.weight("weight", DEFAULT_WEIGHT),
             quota=read_cohort_quota(spec.part("quota"), parent),
-            half_life=spec.seconds("halfLife", None, minimum=SHORTEST_HALF_LIFE) if "halfLife" in spec else None,
         )
 
 
@@ -68,7 +64,6 @@ def upwards(name: str, cohorts: Mapping[str, CohortSpec]) -> tuple[str, ...]:
 
 def spec_schema() -> Schema:
     """The schema of spec."""
-    short = rule(f"duration(self) >= duration('{SHORTEST_HALF_LIFE}s')", f"must be at least {SHORTEST_HALF_LIFE}s")
     spec = schema.struct(
         "Where the cohort stands in its tree, and what it has of its own.",
         {
@@ -83,11 +78,6 @@ def spec_schema() -> Schema:
                 DEFAULT_WEIGHT,
             ),
             "quota": cohort_quota_schema(),
-            "halfLife": schema.duration(
-                "After this time, what a queue used counts half when it is decided who goes first. Without it, only "
-                "what is used now counts. Nobody is stopped for what he used before.",
-                short,
-            ),
         },
     )
     return schema.ruled(spec, *sharing_rules("parent"))

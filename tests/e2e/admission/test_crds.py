@@ -133,7 +133,6 @@ FULL: list[tuple[str, Object]] = [
             "parent": "company",
             "weight": "500m",
             "quota": {"resources": {"cpu": 50}, "borrow": {"cpu": "10"}, "lend": {"nvidia.com/gpu": 4}},
-            "halfLife": "24h",
         },
     ),
 ]
@@ -300,7 +299,6 @@ BY_RULE: list[Any] = [
     pytest.param("MirrorQueue", {"start": {"within": "9s"}}, "must be at least 10s", id="starts too soon"),
     pytest.param("Cohort", {"quota": {"borrow": {"cpu": 1}}}, "quota.borrow needs spec.parent", id="a root borrows"),
     pytest.param("Cohort", {"quota": {"lend": {"cpu": 1}}}, "quota.lend needs spec.parent", id="a root lends"),
-    pytest.param("Cohort", {"halfLife": "0s"}, "must be at least 1s", id="no half-life at all"),
 ]
 
 

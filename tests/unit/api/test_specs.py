@@ -304,16 +304,15 @@ def a_cohort(name: str = "research", **spec: Any) -> dict[str, Any]:
 
 def test_a_cohort_that_says_nothing_is_what_a_name_alone_is() -> None:
     assert CohortSpec.read({"kind": "Cohort", "metadata": {"name": "c"}}) == CohortSpec()
-    assert CohortSpec() == CohortSpec(parent=None, weight=Fraction(1), quota=Quota(), half_life=None)
+    assert CohortSpec() == CohortSpec(parent=None, weight=Fraction(1), quota=Quota())
 
 
 def test_a_cohort_that_says_everything() -> None:
     quota = {"resources": {"cpu": 50}, "borrow": {"cpu": 10}, "lend": {"memory": "1Gi"}}
-    assert CohortSpec.read(a_cohort(parent="company", weight=2, quota=quota, halfLife="24h")) == CohortSpec(
+    assert CohortSpec.read(a_cohort(parent="company", weight=2, quota=quota)) == CohortSpec(
         parent="company",
         weight=Fraction(2),
         quota=Quota(resources={"cpu": Decimal(50)}, borrow={"cpu": Decimal(10)}, lend={"memory": Decimal(2**30)}),
-        half_life=86400,
     )
 
 
@@ -326,7 +325,6 @@ def test_a_cohort_that_says_everything() -> None:
         pytest.param({"quota": {"borrow": {"cpu": 1}}}, "quota.borrow", "needs spec.parent", id="a root borrows"),
         pytest.param({"quota": {"lend": {"cpu": 0}}}, "quota.lend", "nobody to lend to", id="a root lends"),
         pytest.param({"quota": {"jobs": 3}}, "quota.jobs", "only a MirrorQueue", id="a number of Jobs"),
-        pytest.param({"halfLife": "0s"}, "halfLife", "at least 1s", id="no half-life"),
     ],
 )
 def test_a_cohort_that_makes_no_sense_is_refused_by_field(spec: dict[str, Any], field: str, remedy: str) -> None:
@@ -502,7 +500,7 @@ WORDS = st.sampled_from(
         *("values", "workers", "names", "selector", "placement", "quota", "jobs", "onWorkerLost", "after", "action"),
         *("retention", "fence", "lease", "grace", "cpu", "queueingStrategy"),
         *("cohort", "parent", "borrow", "lend", "preempts", "minRuntime", "headWait", "start", "within", "attempts"),
-        *("hold", "halfLife"),
+        "hold",
     ]
 )
 NEARLY = st.recursive(
