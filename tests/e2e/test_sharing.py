@@ -1,0 +1,325 @@
+"""Queues that share, on whole fleets: what is borrowed is given back, and whoever is stopped comes back.
+
+Two queues of one cohort with one cpu of their own each, and Jobs of one cpu that run until they are told to end. Each
+test's history is checked for all promises.
+"""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from clusters.nodes import PREFIX
+from multimirror.api import (
+    ATTEMPT_ANNOTATION,
+    COHORTS,
+    MIRROR_QUEUES,
+    PREEMPTED_ANNOTATION,
+    PREEMPTED_BY_ANNOTATION,
+    PREEMPTIBLE_LABEL,
+    PREEMPTIONS_ANNOTATION,
+    PRIORITY_LABEL,
+    QUEUE_LABEL,
+)
+from multimirror.kube.errors import NotFound
+from multimirror.kube.resources import JOBS, PODS
+from tests.e2e.dispatching import Stage, cluster_of, condition, finished, running
+from tests.waiting import eventually
+
+Json = dict[str, Any]
+pytestmark = pytest.mark.real_server
+
+
+def note(job: Json, annotation: str) -> str | None:
+    found: str | None = (job["metadata"].get("annotations") or {}).get(annotation)
+    return found
+
+
+def is_marked(job: Json) -> bool:
+    return note(job, PREEMPTED_ANNOTATION) is not None
+
+
+def waits(job: Json) -> bool:
+    return cluster_of(job) is None
+
+
+class Cohort:
+    """The stage's queue is team a's; there is a second one, of team b."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage, self.a, self.b = stage, stage.queue, f"{stage.queue}-b"
+        self.name = f"cohort-{stage.tag}"
+
+    async def share(self, own: str = "1", **more: Any) -> None:
+        quota = {"resources": {"cpu": own}, **more.pop("quota", {})}
+        spec = {"cohort": self.name, "quota": quota, **more}
+        await self.stage.set_queue(**spec)
+        mine = (await self.stage.management.get(MIRROR_QUEUES, self.a))["spec"]
+        made = {"apiVersion": MIRROR_QUEUES.api_version, "kind": MIRROR_QUEUES.kind, "metadata": {"name": self.b}}
+        await self.stage.management.create(MIRROR_QUEUES, {**made, "spec": mine})
+
+    async def change(self, queue: str, **spec: Any) -> None:
+        await self.stage.management.patch(MIRROR_QUEUES, queue, {"spec": spec})
+
+    async def submit(
+        self,
+        name: str,
+        queue: str,
+        *,
+        cpu: str = "1",
+        labels: Json | None = None,
+        change: Callable[[Json], None] | None = None,
+    ) -> None:
+        def changed(job: Json) -> None:
+            job["metadata"]["labels"] |= {QUEUE_LABEL: queue, **(labels or {})}
+            (container,) = job["spec"]["template"]["spec"]["containers"]
+            container["resources"] = {"requests": {"cpu": cpu}}
+            if change is not None:
+                change(job)
+
+        await self.stage.submit(name, change=changed, never_finish="true")
+
+    async def run(self, name: str, queue: str, **more: Any) -> Json:
+        await self.submit(name, queue, **more)
+        return await self.stage.until(running, name)
+
+    async def b_borrows(self, **more: Any) -> tuple[str, str]:
+        """Two Jobs of team b run: one on what team a does not use."""
+        for name in ("b-1", "b-2"):
+            await self.run(name, self.b, **more)
+        return "b-1", "b-2"
+
+    async def victim(self, *names: str) -> str:
+        """The first that is told to go."""
+
+        async def marked() -> list[str]:
+            return [name for name in names if is_marked(await self.stage.job(name))]
+
+        found: list[str] = await eventually(marked)
+        assert len(found) == 1
+        return found[0]
+
+
+@pytest_asyncio.fixture
+async def cohort(stage: Stage) -> AsyncIterator[Cohort]:
+    cohort = Cohort(stage)
+    yield cohort
+    for resource, name in ((MIRROR_QUEUES, cohort.b), (COHORTS, cohort.name)):
+        with contextlib.suppress(NotFound):
+            await stage.management.delete(resource, name)
+
+
+async def test_own_quota_is_taken_back_and_the_borrower_comes_back_when_there_is_room(
+    stage: Stage, cohort: Cohort
+) -> None:
+    await cohort.share()
+    async with stage.dispatcher():
+        borrowers = await cohort.b_borrows()
+        await cohort.submit("owner", cohort.a)
+        owner = await stage.until(running, "owner")
+        (victim,) = [name for name in borrowers if waits(await stage.job(name))]
+        job = await stage.job(victim)
+        assert note(job, PREEMPTIONS_ANNOTATION) == "1"
+        assert note(job, PREEMPTED_BY_ANNOTATION) == owner["metadata"]["uid"]
+        assert job["spec"]["suspend"] is True
+        await stage.event("Preempting", f"stops {stage.namespace}/{victim}", "owner")
+        await stage.event("Preempted", f"to give queue {cohort.a} its own quota back (Reclaim)", victim)
+        await stage.finish("owner")
+        job = await stage.until(running, victim)
+        assert note(job, ATTEMPT_ANNOTATION) == "2"
+        assert note(job, PREEMPTED_BY_ANNOTATION) is None
+        for name in borrowers:
+            await stage.finish(name)
+            assert condition(await stage.done(name), "Complete")
+
+
+async def test_the_preemptor_starts_no_pod_before_those_of_its_victim_are_gone(stage: Stage, cohort: Cohort) -> None:
+    await cohort.share()
+
+    def slow(job: Json) -> None:
+        job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 3
+        job["spec"]["template"]["metadata"]["annotations"][f"{PREFIX}ignore-sigterm"] = "2s"
+
+    async with stage.dispatcher():
+        borrowers = await cohort.b_borrows(change=slow)
+        await cohort.submit("owner", cohort.a)
+        victim = await cohort.victim(*borrowers)
+        worker = cluster_of(await stage.job(victim))
+        assert worker is not None
+        uid = (await stage.job(victim))["metadata"]["uid"]
+        await stage.until(lambda job: cluster_of(job) is not None, "owner")
+        found = (await stage.workers[worker].list(PODS, stage.namespace, label_selector=f"job-name={victim}")).items
+        assert [pod for pod in found if pod["status"]["phase"] in ("Pending", "Running")] == []
+        assert (await stage.job(victim))["metadata"]["uid"] == uid
+        await stage.finish("owner")
+        for name in borrowers:
+            await stage.finish(name)
+
+
+async def test_a_victim_that_ends_meanwhile_has_ended_and_room_is_there(stage: Stage, cohort: Cohort) -> None:
+    await cohort.share()
+    async with stage.dispatcher():
+        borrowers = await cohort.b_borrows()
+        for name in borrowers:
+            await stage.finish(name)
+        await cohort.submit("owner", cohort.a)
+        await stage.until(running, "owner")
+        for name in borrowers:
+            job = await stage.job(name)
+            assert condition(job, "Complete")
+            assert not is_marked(job)
+        await stage.finish("owner")
+
+
+async def test_when_the_preemptor_is_deleted_its_victim_goes_on(stage: Stage, cohort: Cohort) -> None:
+    await cohort.share()
+    async with stage.dispatcher():
+        borrowers = await cohort.b_borrows()
+        await cohort.submit("owner", cohort.a)
+        victim = await cohort.victim(*borrowers)
+        await stage.management.delete(JOBS, "owner", stage.namespace, propagation="Background")
+        job = await stage.until(lambda job: running(job) and note(job, ATTEMPT_ANNOTATION) == "2", victim)
+        assert not is_marked(job)
+        for name in borrowers:
+            await stage.finish(name)
+
+
+async def test_a_dispatcher_that_starts_anew_while_a_victim_stops_goes_on_where_it_was(
+    stage: Stage, cohort: Cohort
+) -> None:
+    await cohort.share()
+    async with stage.dispatcher():
+        borrowers = await cohort.b_borrows()
+        await cohort.submit("owner", cohort.a)
+        victim = await cohort.victim(*borrowers)
+    async with stage.dispatcher():
+        await stage.until(running, "owner")
+        assert waits(await stage.job(victim))
+        for name in ("owner", *borrowers):
+            await stage.finish(name)
+
+
+async def test_a_job_that_must_not_be_stopped_is_not_and_its_lender_hears_why_it_waits(
+    stage: Stage, cohort: Cohort
+) -> None:
+    await cohort.share()
+    async with stage.dispatcher():
+        await cohort.run("b-1", cohort.b, labels={PREEMPTIBLE_LABEL: "false"})
+        await cohort.submit("b-2", cohort.b, labels={PREEMPTIBLE_LABEL: "false"})
+        await stage.event("Waiting", "own quota", "b-2")
+        assert waits(await stage.job("b-2")), "whoever must not be stopped does not borrow"
+        await cohort.run("owner", cohort.a)
+        await stage.finish("b-1")
+        await stage.until(running, "b-2")
+        for name in ("owner", "b-2"):
+            await stage.finish(name)
+
+
+async def test_in_a_queue_a_higher_priority_stops_a_lower_one(stage: Stage, cohort: Cohort) -> None:
+    await stage.set_queue(quota={"resources": {"cpu": "1"}}, preempts=["Priority"], maxPriority=100)
+    async with stage.dispatcher():
+        await cohort.run("low", cohort.a)
+        await cohort.submit("urgent", cohort.a, labels={PRIORITY_LABEL: "50"})
+        await stage.until(running, "urgent")
+        await stage.event("Preempted", f"for {stage.namespace}/urgent", "low")
+        assert note(await stage.job("low"), PREEMPTIONS_ANNOTATION) is None, "only what borrows is counted"
+        await stage.finish("urgent")
+        await stage.until(running, "low")
+        await stage.finish("low")
+
+
+async def test_fair_shares_are_brought_about_where_the_queue_may(stage: Stage, cohort: Cohort) -> None:
+    """Nobody has anything of his own: the pool of the cohort is shared."""
+    pool = {"metadata": {"name": cohort.name}, "spec": {"quota": {"resources": {"cpu": "2"}}}}
+    await stage.management.create(COHORTS, {"apiVersion": COHORTS.api_version, "kind": COHORTS.kind, **pool})
+    await cohort.share(own="0", preempts=["FairShare"])
+    async with stage.dispatcher():
+        borrowers = await cohort.b_borrows()
+        await cohort.submit("a-1", cohort.a)
+        await stage.until(running, "a-1")
+        (victim,) = [name for name in borrowers if waits(await stage.job(name))]
+        await stage.event("Preempted", "FairShare", victim)
+        for name in ("a-1", *borrowers):
+            await stage.finish(name)
+
+
+async def test_without_a_right_to_stop_others_the_lender_waits_in_words(stage: Stage, cohort: Cohort) -> None:
+    await cohort.share(preempts=[])
+    async with stage.dispatcher():
+        borrowers = await cohort.b_borrows()
+        await cohort.submit("owner", cohort.a)
+        await stage.event("Waiting", "cpu", "owner")
+        await stage.finish(borrowers[0])
+        await stage.until(running, "owner")
+        for name in ("owner", borrowers[1]):
+            await stage.finish(name)
+
+
+async def test_what_a_queue_does_not_lend_and_what_it_may_not_borrow_are_not_taken(
+    stage: Stage, cohort: Cohort
+) -> None:
+    await cohort.share(quota={"borrow": {"cpu": "0"}})
+    async with stage.dispatcher():
+        await cohort.run("b-1", cohort.b)
+        await cohort.submit("b-2", cohort.b)
+        told = await stage.event("Waiting", "cpu", "b-2")
+        assert cohort.b in told["message"]
+        await cohort.change(cohort.b, quota={"borrow": {"cpu": "1"}})
+        await stage.until(running, "b-2")
+        for name in ("b-1", "b-2"):
+            await stage.finish(name)
+
+
+async def test_a_queue_that_is_drained_gives_everything_back_and_goes_on_when_it_is_released(
+    stage: Stage, cohort: Cohort
+) -> None:
+    await cohort.share()
+    async with stage.dispatcher():
+        borrowers = await cohort.b_borrows()
+        await cohort.change(cohort.b, hold="Drain")
+        for name in borrowers:
+            await stage.until(waits, name)
+            await stage.event("Preempted", "is drained", name)
+        await stage.nothing_left()
+        await cohort.change(cohort.b, hold="None")
+        for name in borrowers:
+            job = await stage.until(running, name)
+            assert note(job, ATTEMPT_ANNOTATION) == "2"
+            await stage.finish(name)
+
+
+async def test_a_queue_that_is_held_goes_on_with_what_runs_and_starts_nothing(stage: Stage, cohort: Cohort) -> None:
+    await cohort.share(hold="Hold")
+    await cohort.change(cohort.b, hold="None")
+    async with stage.dispatcher():
+        await cohort.submit("a-1", cohort.a)
+        await stage.event("Waiting", "is held", "a-1")
+        borrowers = await cohort.b_borrows()
+        await cohort.change(cohort.a, hold="None")
+        await stage.until(running, "a-1")
+        for name in ("a-1", *borrowers):
+            await stage.finish(name)
+
+
+async def test_indexes_that_have_finished_give_their_quota_back(stage: Stage, cohort: Cohort) -> None:
+    """Two of two indexes run; when one is done, a Job of the same queue gets its cpu."""
+    await stage.set_queue(quota={"resources": {"cpu": "2"}})
+
+    def indexed(job: Json) -> None:
+        job["spec"] |= {"completionMode": "Indexed", "completions": 2, "parallelism": 2}
+
+    async with stage.dispatcher():
+        await cohort.submit("wide", cohort.a, change=indexed)
+        await stage.until(lambda job: (job.get("status") or {}).get("ready") == 2, "wide")
+        await cohort.submit("next", cohort.a)
+        await stage.event("Waiting", "cpu", "next")
+        worker, _ = await stage.copy(name="wide")
+        pods = (await stage.workers[worker].list(PODS, stage.namespace, label_selector="job-name=wide")).items
+        done = {"metadata": {"annotations": {f"{PREFIX}finish": "true"}}}
+        await stage.workers[worker].patch(PODS, pods[0]["metadata"]["name"], done, stage.namespace)
+        await stage.until(running, "next")
+        assert not finished(await stage.job("wide"))
+        for name in ("wide", "next"):
+            await stage.finish(name)
