@@ -62,8 +62,7 @@ class Marks:
 
     def decide(self, step: PreemptsStep, candidate: Candidate, now: float) -> list[Ref]:
         """Gives those that are to be marked."""
-        if step.worker is not None:
-            self._rooms[candidate.ref] = step.worker
+        self.remember(candidate.ref, step.worker)
         found = []
         for victim in step.preemption.victims:
             ref = self._running.ref(victim.job.uid)
@@ -73,6 +72,11 @@ class Marks:
             self._pending[ref] = PendingMark(victim.job, candidate, _WHY[victim.reason], words, now)
             found.append(ref)
         return found
+
+    def remember(self, ref: Ref, worker: str | None) -> None:
+        """Where one is to go that others are stopped for."""
+        if worker is not None:
+            self._rooms[ref] = worker
 
     def get(self, ref: Ref) -> PendingMark | None:
         """The mark that has to be written."""

@@ -307,7 +307,7 @@ class _Pass:
         """By stopping others, where the queue may; or room is on its way."""
         candidate, preempting = waiter.candidate, self._preempting
         if preempting.is_anybody_leaving and self._fits_later(waiter, queue):
-            self._shared.wait(candidate)
+            # Nothing is kept for it: kept room counts as its queue's, which might have to give for it what it runs.
             return replace(decision, reason="WaitsForVictims", why=RoomOnItsWay(decision.why))
         if not queue.spec.preempts:
             return decision

@@ -5,19 +5,21 @@ The mark says for whom (`preempted-by`), and that stays on it, while it waits ag
 that it made room for is known after a restart, too, and when all of its victims are gone.
 
 When a Job was placed is what its status says (startTime), but never later than it was first seen here: a worker whose
-clock is ahead protects nobody. Before it has started it counts as placed when it was first seen.
+clock is ahead protects nobody. Before it has started it counts as placed when it was first seen. One that was stopped
+as often as any may be is placed on own quota only, and is not stopped again.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from multimirror.api import SpecError, is_preemptible, priority_of
-from multimirror.api.placement import cluster_of, preempted_at_of, preempted_by_of, preempted_of
+from multimirror.api.placement import cluster_of, preempted_at_of, preempted_by_of, preempted_of, preemptions_of
 from multimirror.batch import Json
 from multimirror.batch.times import seconds_of
 from multimirror.kinds import Kind, Ref
 from multimirror.kinds.pod_sets import nanos
 from multimirror.kinds.reserved import reserved_of
+from multimirror.scheduling.preemption import MOST_STOPS
 from multimirror.scheduling.running import RunningJob, RunningJobs
 from multimirror.scheduling.usage import Reservation
 
@@ -103,6 +105,7 @@ class RunningCache:
         started = status.get("startTime") if isinstance(status, dict) else None
         reserved = reserved_of(obj)
         preemptible = reserved.preemptible if reserved is not None else is_preemptible(obj)
+        preemptible = preemptible and preemptions_of(obj) < MOST_STOPS  # it was placed on own quota
         metadata = obj["metadata"]
         return RunningJob(
             uid=ref.uid,

@@ -133,10 +133,6 @@ class SharedQuota:
         """It will fit when those are gone who are leaving."""
         return self._books.fits_later(self.asks(candidate))
 
-    def wait(self, candidate: Candidate) -> None:
-        """For those who are leaving."""
-        self._books.wait(self.asks(candidate))
-
     def forget(self, candidate: Candidate) -> None:
         """It waits for nobody any more."""
         self._books.forget(self.asks(candidate))
