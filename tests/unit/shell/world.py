@@ -20,6 +20,7 @@ from multimirror.api import (
     MANAGED_BY,
     MIRROR_QUEUES,
     ORIGIN_UID_LABEL,
+    PREEMPTED_ANNOTATION,
     PRIORITY_LABEL,
     QUEUE_LABEL,
     WORKER_CLUSTERS,
@@ -64,7 +65,7 @@ class World:
         self.network = Network([self.hub, *self.workers.values()])
         self.violations: list[str] = []
         self.dispatcher: Dispatcher | None = None
-        self._changed: dict[str, float] = {}  # uid: when its user last did something with it
+        self._changed: dict[str, float] = {}  # uid: when its user last did something with it, or it lost its worker
         self._life: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self._numbers = 0
@@ -200,10 +201,10 @@ class World:
     def start_copy(self, worker: str, copy: Json) -> None:
         self._set_status(worker, copy, {"startTime": self.now(), "active": 1, "ready": 1, "terminating": 0})
 
-    def stop_copy(self, worker: str, copy: Json) -> None:
-        """Its suspension is noticed, and no pod of it is left."""
+    def stop_copy(self, worker: str, copy: Json, pods: int = 0) -> None:
+        """Its suspension is noticed, and so many pods of it are left."""
         suspended = {"type": "Suspended", "status": "True", "lastTransitionTime": self.now()}
-        self._set_status(worker, copy, {"conditions": [suspended], "active": 0, "ready": 0, "terminating": 0})
+        self._set_status(worker, copy, {"conditions": [suspended], "active": 0, "ready": 0, "terminating": pods})
 
     def end_copy(self, worker: str, copy: Json) -> None:
         condition = {"status": "True", "lastProbeTime": self.now(), "lastTransitionTime": self.now()}
@@ -271,6 +272,9 @@ class World:
     def _on_hub_write(self, request: Request, before: Json | None, after: Json | None) -> None:
         if request.collection != JOBS.path() or before is None or after is None:
             return
+        if CLUSTER_ANNOTATION in _annotations(before) and CLUSTER_ANNOTATION not in _annotations(after):
+            self._changed[before["metadata"]["uid"]] = self.loop.time()  # it waits again
+            self._check_room(before)
         chosen = _annotations(after).get(CLUSTER_ANNOTATION)
         if chosen is None or CLUSTER_ANNOTATION in _annotations(before):
             return
@@ -284,6 +288,16 @@ class World:
             self.violations.append(f"I9: {name} was assigned although it is in no queue")
         for other in self._passed_over(before, chosen):
             self.violations.append(f"{name} was assigned before {other['metadata']['name']} of higher priority")
+
+    def _check_room(self, job: Json) -> None:
+        """Whoever makes room for others is counted until no pod of it is left; unless nobody can tell."""
+        worker = _annotations(job)[CLUSTER_ANNOTATION]
+        if PREEMPTED_ANNOTATION not in _annotations(job):
+            return
+        for name, copy in self.live_copies(job["metadata"]["uid"]):
+            status = copy.get("status") or {}
+            if name == worker and self.network.links[name].up and (status.get("active") or status.get("terminating")):
+                self.violations.append(f"P3: {copy['metadata']['name']} made room before its pods were gone")
 
     def _takes(self, worker: str, job: Json) -> bool:
         found = self.hub.get(WORKER_CLUSTERS, worker)
