@@ -34,6 +34,7 @@ from multimirror.kube import Client, EventRecorder, WorkQueue
 from multimirror.kube.manager import background
 from multimirror.kube.supervise import Supervisor
 from multimirror.observe.explain import explanation
+from multimirror.observe.questions import Questions
 from multimirror.observe.reporter import Reporter
 from multimirror.observe.snapshot import job_view
 from multimirror.observe.sources import CachedFleet
@@ -148,6 +149,7 @@ class Dispatcher:
         )
         self._assignments = assignments
         self._fleet = CachedFleet(cache, workers, assignments, scheduler, self._starts)
+        self.questions: Final = Questions(self._fleet, self.ready.is_set)
         self._reporter = reporter = Reporter(writer, self._fleet, options, clock=clock)
         self._tokens = TokenRenewal(writer, cache.secrets, workers, of_workers, changed=reporter.wake, clock=clock)
         EventHandlers(

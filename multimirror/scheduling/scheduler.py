@@ -132,6 +132,10 @@ class Scheduler:
     def waiting(self) -> list[Candidate]:
         return list(self._waiting)
 
+    def snapshot(self) -> WaitingSnapshot:
+        """What waits now, in line."""
+        return self._waiting.snapshot()
+
     def pending(self, queue: str) -> int:
         """How many wait in a queue."""
         return self._waiting.count(queue)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-_FOR_PEOPLE = "completion cordon doctor drain events explain get install join leave logs uncordon uninstall"
+_FOR_PEOPLE = "completion cordon doctor drain events explain get install join leave logs queue uncordon uninstall why"
 _PROGRAM = """
 import importlib, sys
 

@@ -16,6 +16,8 @@ CALLS = {
     "drain": ["drain", "east"],
     "get": ["get", "jobs"],
     "explain": ["explain", "job/x"],
+    "why": ["why", "job/x"],
+    "queue": ["queue", "x"],
     "logs": ["logs", "job/x"],
     "events": ["events", "job/x"],
     "doctor": ["doctor"],
