@@ -1,4 +1,4 @@
-"""Asking the dispatcher: what it alone knows of what waits (`/explain`, `/queue`).
+"""Asking the dispatcher: what it alone knows of what waits (`/explain`, `/queue`, `/what-if`).
 
 It answers to its own host only. So the question goes where `kubectl exec` goes, into the pod of the one that leads, and
 `multimirror ask` puts it there. Whoever runs a dispatcher elsewhere, or may only port-forward, names its address

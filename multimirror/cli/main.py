@@ -27,6 +27,7 @@ COMMANDS: Final = {
         "get": "Jobs, clusters and queues, with where and why.",
         "why": "Why a Job waits, its position, and when it may start.",
         "queue": "Who waits in a queue, in order, and what it shares.",
+        "what-if": "What would become of it with another priority, queue or size.",
         "explain": "What happened to a Job, on both clusters.",
         "logs": "What its pods write, straight from the worker.",
         "events": "Its events, from both clusters.",

@@ -18,6 +18,7 @@ from multimirror.kube import Connection
 from multimirror.kube.health import HealthServer
 from multimirror.kube.manager import Election, Manager
 from multimirror.observe.questions import DEFAULT_LISTED
+from multimirror.observe.what_if import Changes, NotPlanned
 from multimirror.options import DispatcherOptions
 
 _NOTHING_YET: Final = {"error": "this replica has just started, and knows nothing yet: ask again"}
@@ -49,6 +50,7 @@ async def serve(options: RunOptions, stop: asyncio.Event) -> None:
         dispatcher = await Dispatcher.connect(manager.client, options.dispatcher, guard=manager.guard)
         health.add_question("/explain", partial(explain, dispatcher))
         health.add_question("/queue", partial(queue, dispatcher))
+        health.add_question("/what-if", partial(what_if, dispatcher))
         beside = None
         if options.admission is not None:
             beside = serve_admission(options.admission, connection, health, stop)
@@ -77,6 +79,20 @@ def _election(options: RunOptions) -> Election:
         renew_deadline=seconds * 2 / 3,
         retry_period=min(2.0, seconds * 2 / 15),
     )
+
+
+async def what_if(dispatcher: Dispatcher, parameters: Mapping[str, str]) -> tuple[int, object]:
+    """/what-if?job=NAMESPACE/NAME&priority=50: what would be decided about it, were it so. Only who leads plans."""
+    key = parameters.get("job", "")
+    if key.count("/") != 1:
+        return 400, {"error": "say which Job, and what would be otherwise: /what-if?job=NAMESPACE/NAME&priority=50"}
+    if not dispatcher.has_synced:
+        return 503, _NOTHING_YET
+    try:
+        answer = await dispatcher.questions.what_if(key, Changes.read(parameters))
+    except NotPlanned as error:
+        return 409, {"error": str(error)}
+    return (200, answer) if answer is not None else (404, {"error": f"there is no Job {key} that multimirror manages"})
 
 
 async def explain(dispatcher: Dispatcher, parameters: Mapping[str, str]) -> tuple[int, object]:

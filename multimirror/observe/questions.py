@@ -2,6 +2,7 @@
 
     explain     where a Job is, why it is not further, which position it has, and when it may start
     queue       who waits in a queue, in order, with the same
+    what_if     what would be decided about a Job if it were another
 
 Only who leads decides, and has started Jobs itself: others tell what it has reported (see explain.py), and no order.
 """
@@ -14,14 +15,15 @@ from multimirror.batch import Json
 from multimirror.observe.explain import explanation
 from multimirror.observe.line import Place, estimate, place_of, places
 from multimirror.observe.snapshot import FleetState, job_view
+from multimirror.observe.what_if import Changes, NotPlanned, WhatIf
 
 _MOST_LISTED: Final = 1000
 DEFAULT_LISTED: Final = 20
 
 
 class Questions:
-    def __init__(self, state: FleetState, leads: Callable[[], bool]) -> None:
-        self._state, self._leads = state, leads
+    def __init__(self, state: FleetState, leads: Callable[[], bool], what_if: WhatIf | None = None) -> None:
+        self._state, self._leads, self._what_if = state, leads, what_if
 
     async def explain(self, key: str) -> Json | None:
         """About the Job `namespace/name`. None where we know no such Job."""
@@ -50,6 +52,15 @@ class Questions:
                         break
         answer: Json = {"queue": name, "leads": leads, "pending": self._state.pending(name)}
         return answer | ({"order": order} if leads else {})
+
+    async def what_if(self, key: str, changes: Changes) -> Json | None:
+        """About the Job `namespace/name`. None where we know no such Job. Raises NotPlanned."""
+        original = self._state.original(key)
+        if original is None:
+            return None
+        if not self._leads() or self._what_if is None:
+            raise NotPlanned("who was asked does not lead, and plans nothing")
+        return {"job": key, **await self._what_if.plan(original.uid, changes)}
 
     def _listed(self, queue: str, place: Place) -> Json:
         job, decision = place.job, self._state.decision(place.job.uid)

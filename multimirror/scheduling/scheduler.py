@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -40,7 +40,7 @@ from multimirror.scheduling.assignments import Assignment, Assignments
 from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
 from multimirror.scheduling.growth import is_wanted
 from multimirror.scheduling.order import FRONT, Line, Position, Waiting, WaitingSnapshot, position_of
-from multimirror.scheduling.plan import Placed, PlacementDecision, Waits, plan
+from multimirror.scheduling.plan import Placed, PlacementDecision, Step, Waits, plan
 from multimirror.scheduling.quota import QuotaTree
 from multimirror.scheduling.shared_quota import quota_tree
 
@@ -135,6 +135,11 @@ class Scheduler:
     def snapshot(self) -> WaitingSnapshot:
         """What waits now, in line."""
         return self._waiting.snapshot()
+
+    def rehearse(self, waiting: WaitingSnapshot) -> Iterator[Step | None]:
+        """A pass over these, as things are now, that nobody carries out."""
+        queues, usage = dict(self._queues()), self._assignments.usage.snapshot()
+        return plan(waiting, queues, dict(self._workers()), usage, tree=self._trees.of(queues))
 
     def pending(self, queue: str) -> int:
         """How many wait in a queue."""

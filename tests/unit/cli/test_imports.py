@@ -5,7 +5,9 @@ import sys
 
 import pytest
 
-_FOR_PEOPLE = "completion cordon doctor drain events explain get install join leave logs queue uncordon uninstall why"
+_FOR_PEOPLE = (
+    "completion cordon doctor drain events explain get install join leave logs queue uncordon uninstall what_if why"
+)
 _PROGRAM = """
 import importlib, sys
 

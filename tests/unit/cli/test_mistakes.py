@@ -18,6 +18,7 @@ CALLS = {
     "explain": ["explain", "job/x"],
     "why": ["why", "job/x"],
     "queue": ["queue", "x"],
+    "what-if": ["what-if", "job/x", "--priority", "1"],
     "logs": ["logs", "job/x"],
     "events": ["events", "job/x"],
     "doctor": ["doctor"],

@@ -178,3 +178,22 @@ def test_times_are_not_taken_for_exact(seconds: int, words: str) -> None:
 def test_a_position_without_an_estimate() -> None:
     told = {"position": 12, "pending": 31, "startsPerHour": 0}
     assert place_text(told) == "number 12 of 31 in its queue (0 Jobs started in the last hour)"
+
+
+async def test_what_if_says_what_would_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[dict[str, str]] = []
+
+    def answer(parameters: Mapping[str, str]) -> tuple[int, object]:
+        asked.append(dict(parameters))
+        return 200, {"placed": True, "cluster": "east", "queue": "training", "position": 1, "workers": []}
+
+    async with a_hub(tmp_path) as (hub, health):
+        health.add_question("/what-if", answer)
+        words = ("what-if", "train", "-n", "team", "--dispatcher", hub.dispatcher)
+        assert await call(hub, *words, "--priority", "50", "--cpu", "2") == 0
+        assert capsys.readouterr().out == "With priority 50, cpu 2, Job team/train would go to east now\n"
+        assert asked == [{"job": "team/train", "priority": "50", "request.cpu": "2"}]
+        health.add_question("/what-if", lambda _: (409, {"error": "it does not wait for a worker"}))
+        assert await call(hub, *words, "--pods", "2") == 4
+        assert "error: it does not wait for a worker" in capsys.readouterr().err
+        assert await call(hub, *words) == 2

@@ -185,6 +185,14 @@ async def test_questions_are_answered_in_json() -> None:
         assert await fetch(health, "/why?a=1&a=2") == (200, '{"asked":{"a":"2"}}')
 
 
+async def test_a_question_may_be_refused_and_the_next_one_is_answered() -> None:
+    async with HealthServer("127.0.0.1", 0) as health:
+        health.add_question("/no", lambda _: (409, {"error": "not now"}))
+        code, text = await fetch(health, "/no")
+        assert (code, "not now" in text) == (409, True)
+        assert await fetch(health, "/healthz") == (200, "ok\n")
+
+
 async def test_a_question_that_takes_its_time_does_not_hold_up_others() -> None:
     done = asyncio.Event()
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from multimirror.api import CLUSTER_ANNOTATION, MIRROR_QUEUES
+from multimirror.observe.what_if import Changes, NotPlanned
 from tests.unit.shell.world import World
 
 Json = dict[str, Any]
@@ -86,3 +87,76 @@ def test_a_strict_queue_goes_by_age_whatever_the_namespace(world: World) -> None
         names.append(world.submit("a", team=team))
         world.settle(2)
     assert order(world, "a") == names[1:]
+
+
+# --- what if ----------------------------------------------------------------------------------------------------------
+
+
+def what_if(world: World, name: str, **changes: str) -> Json:
+    assert world.dispatcher is not None
+    parameters = {key.replace("request_", "request."): value for key, value in changes.items()}
+    answer = world.run(world.dispatcher.questions.what_if(f"t1/{name}", Changes.read(parameters)))
+    assert answer is not None
+    return answer
+
+
+def written(world: World) -> list[Json]:
+    return [job["metadata"] for job in world.jobs()]
+
+
+def test_a_job_with_another_priority_would_come_earlier_and_stays_where_it_is(world: World) -> None:
+    for _ in range(4):
+        world.submit("a")
+        world.settle(1)
+    world.settle(5)
+    before = written(world)
+    told = what_if(world, "job-4", priority="5")
+    assert (told["placed"], told["position"], told["reason"]) == (False, 1, "NoWorkerFits")
+    assert [each["name"] for each in told["workers"]] == ["w1", "w2"]
+    world.settle(30)
+    assert written(world) == before
+    assert order(world, "a") == ["job-2", "job-3", "job-4"]
+    assert explained(world, "job-4")["position"] == 3
+
+
+def test_a_smaller_job_would_go_where_there_is_room(world: World) -> None:
+    world.submit("a", cpus=2)
+    world.settle(5)
+    assert explained(world, "job-1")["reason"] == "NoWorkerFits"
+    told = what_if(world, "job-1", request_cpu="500m")
+    assert (told["placed"], told["cluster"]) == (True, "w1")
+    world.settle(30)
+    assert world.copies() == []
+
+
+def test_a_job_in_another_queue_would_meet_what_that_queue_says(world: World) -> None:
+    world.submit("a", cpus=2)
+    world.hub.change(MIRROR_QUEUES, "z", "", lambda obj: obj["spec"].update(hold="Hold"))
+    world.settle(5)
+    assert what_if(world, "job-1", queue="z")["reason"] == "Held"
+    assert what_if(world, "job-1", queue="nowhere")["reason"] == "QueueMissing"
+    selector = {"matchLabels": {"of": "others"}}
+    world.hub.change(MIRROR_QUEUES, "z", "", lambda obj: obj["spec"].update(hold="None", namespaceSelector=selector))
+    world.settle(5)
+    assert what_if(world, "job-1", queue="z")["why"] == "queue z may not be used from namespace t1"
+
+
+def test_nothing_is_planned_for_a_job_that_does_not_wait(world: World) -> None:
+    world.submit("a")
+    world.settle(5)
+    with pytest.raises(NotPlanned, match="it does not wait"):
+        what_if(world, "job-1", priority="5")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"priority": "high"}, "priority: must be a whole number from 0 to 999999999"),
+        ({"pods": "9" * 5000}, "pods: must be a whole number"),
+        ({"request.cpu": "many"}, "cpu: "),
+        ({"request.cpu": "-1"}, "cpu: must not be negative"),
+    ],
+)
+def test_what_cannot_be_read_is_named(parameters: dict[str, str], words: str) -> None:
+    with pytest.raises(NotPlanned, match=words):
+        Changes.read(parameters)
