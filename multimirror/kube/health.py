@@ -31,7 +31,7 @@ import orjson
 import structlog
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
 
-from .pages import MOST_CONNECTIONS, Page, PageServer, Reply, Request
+from .pages import ANSWER_SECONDS, MOST_CONNECTIONS, Page, PageServer, Reply, Request
 from .supervise import Supervisor
 
 Check = Callable[[], str | None]
@@ -42,7 +42,7 @@ Question = Callable[[Mapping[str, str]], Answer | Awaitable[Answer]]
 _RENDER_EVERY: Final = 1.0
 _RENDER_SHARE: Final = 0.05
 _MOST_QUESTIONS: Final = 4  # at once
-_ANSWER_SECONDS: Final = 15.0
+_ANSWER_SECONDS: Final = ANSWER_SECONDS - 0.2
 _log = structlog.get_logger(__name__)
 
 

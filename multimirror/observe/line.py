@@ -2,25 +2,22 @@
 
 The order is the scheduler's own, gone through as if there were room for one after the other (`FleetState.line`):
 priorities, the turns of namespaces, age. Of a backlog of tens of thousands that takes a while, so it is done in slices,
-with pauses in between, and given up after two seconds of work; then there is no position, and nothing is made up.
+with pauses in between, and given up after three seconds; then there is no position, and nothing is made up.
 
 The estimate is what those before it and it itself ask for, over what the queue started in the last hour, for the
 resource for which that takes longest. (With those before it alone, the first would start at once, and it waits.) There
 is none where nothing was started, nor for one that waits for somebody to change something.
 """
 
-import asyncio
-import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
 from multimirror.observe.sharing import RecentStarts
+from multimirror.observe.slices import Slices, TooLong
 from multimirror.observe.snapshot import FleetState, InLine
 
-_SLICE_SECONDS: Final = 0.005
-_MOST_SECONDS: Final = 2.0
 _FOR_A_CHANGE: Final = frozenset(
     ("NeverFits", "Invalid", "QueueMissing", "Held", "Draining", "Cycle", "NoWorkers", "OwnQuotaOnly")
 )
@@ -41,15 +38,12 @@ class Place:
 async def places(state: FleetState, queue: str) -> AsyncGenerator[Place, None]:
     """Everybody in the queue, one after the other; fewer where that takes too long."""
     ahead: dict[str, int] = {}
-    position, busy, started = 0, 0.0, time.perf_counter()
+    position, slices = 0, Slices()
     for job in state.line(queue):
-        took = time.perf_counter() - started
-        if took > _SLICE_SECONDS:
-            busy += took
-            if busy > _MOST_SECONDS:
-                return
-            await asyncio.sleep(4 * took)
-            started = time.perf_counter()
+        try:
+            await slices.pause()
+        except TooLong:
+            return
         if job is None:
             continue
         for name, amount in job.requests.items():

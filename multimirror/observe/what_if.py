@@ -1,12 +1,10 @@
 """What would become of a Job that waits if it were another: the next pass, planned on a fork, carried out by nobody.
 
 The pass is the scheduler's own, over everything that waits, with this one Job changed: so what is told is what would
-be decided now, turns and shares of others included. It is gone through in slices, and given up after two seconds of
-work: then nothing is told, rather than something that may be wrong.
+be decided now, turns and shares of others included. It is gone through in slices, and given up after three seconds:
+then nothing is told, rather than something that may be wrong.
 """
 
-import asyncio
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol, Self
@@ -15,12 +13,11 @@ from multimirror.batch import Json
 from multimirror.batch.quantities import QuantityError, quantity
 from multimirror.kinds import JOB, Ref
 from multimirror.kinds.pod_sets import Amounts, nanos
+from multimirror.observe.slices import Slices, TooLong
 from multimirror.scheduling.candidates import Candidate
 from multimirror.scheduling.order import Waiting, WaitingSnapshot
 from multimirror.scheduling.plan import Placed, Step
 
-_SLICE_SECONDS: Final = 0.005
-_MOST_SECONDS: Final = 2.0
 _REQUEST: Final = "request."
 _MOST_PRIORITY: Final = 999_999_999
 _MOST_PODS: Final = 100_000
@@ -95,7 +92,14 @@ class WhatIf:
 
     async def plan(self, uid: str, changes: Changes) -> Json:
         """What would be decided about a Job. Raises NotPlanned."""
-        work = _Slices()
+        try:
+            return await self._plan(uid, changes)
+        except TooLong:
+            message = "so much waits that planning it takes too long; nothing is said rather than half of it"
+            raise NotPlanned(message) from None
+
+    async def _plan(self, uid: str, changes: Changes) -> Json:
+        work = Slices()
         ref = Ref(JOB.resource.name, uid)
         waiting, changed = Waiting(), None
         for each in self._planner.waiting():
@@ -137,21 +141,3 @@ def _answer(step: Step, position: int) -> Json:
         "workers": [{"name": each.worker, "fits": each.fits, "message": each.why} for each in decision.results],
     }
     return answer if isinstance(step, Placed) else answer | {"reason": decision.reason, "why": str(decision.why)}
-
-
-class _Slices:
-    """Work on the event loop that leaves four fifths of it to others."""
-
-    def __init__(self) -> None:
-        self._busy, self._started = 0.0, time.perf_counter()
-
-    async def pause(self) -> None:
-        """Where it is due. Raises NotPlanned when it has taken too long in all."""
-        took = time.perf_counter() - self._started
-        if took < _SLICE_SECONDS:
-            return
-        self._busy += took
-        if self._busy > _MOST_SECONDS:
-            raise NotPlanned("so much waits that planning it takes too long; nothing is said rather than half of it")
-        await asyncio.sleep(4 * took)
-        self._started = time.perf_counter()

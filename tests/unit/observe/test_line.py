@@ -8,6 +8,7 @@ import pytest
 from multimirror.api import MirrorQueueSpec
 from multimirror.batch import Json
 from multimirror.kinds.pod_sets import nanos
+from multimirror.observe import slices
 from multimirror.observe.questions import Questions
 from multimirror.observe.sharing import RecentStarts
 from multimirror.observe.snapshot import DecisionView, InLine, Original
@@ -88,3 +89,11 @@ def test_who_does_not_lead_lists_nobody_and_a_queue_that_is_not_there_is_none() 
     fleet = a_fleet(1)
     assert asyncio.run(Questions(fleet, lambda: False).queue("q")) == {"queue": "q", "leads": False, "pending": 1}
     assert asyncio.run(Questions(fleet, lambda: True).queue("another")) is None
+
+
+def test_a_queue_that_takes_too_long_gives_no_position_and_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "_SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(slices, "_MOST_SECONDS", -1.0)
+    told = explained(a_fleet(1, jobs=1, cpu=1), "t/1")
+    assert told["why"] == "it asks for 2"
+    assert "position" not in told

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from multimirror.api import CLUSTER_ANNOTATION, MIRROR_QUEUES
+from multimirror.observe import slices
 from multimirror.observe.what_if import Changes, NotPlanned
 from tests.unit.shell.world import World
 
@@ -160,3 +161,12 @@ def test_nothing_is_planned_for_a_job_that_does_not_wait(world: World) -> None:
 def test_what_cannot_be_read_is_named(parameters: dict[str, str], words: str) -> None:
     with pytest.raises(NotPlanned, match=words):
         Changes.read(parameters)
+
+
+def test_where_planning_takes_too_long_nothing_is_said(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.submit("a", cpus=2)
+    world.settle(5)
+    monkeypatch.setattr(slices, "_SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(slices, "_MOST_SECONDS", -1.0)
+    with pytest.raises(NotPlanned, match="takes too long"):
+        what_if(world, "job-1", priority="5")
