@@ -42,14 +42,19 @@ def finish_one(world: World) -> None:
     world.settle(5)
 
 
-def test_jobs_are_placed_in_the_order_that_was_told(world: World) -> None:
+PRIORITIES = [("t1", 0), ("t1", 0), ("t2", 0), ("t2", 5), ("t1", 2)]
+TURNS = [("t1", 0), ("t1", 0), ("t1", 0), ("t2", 0), ("t2", 0), ("t2", 0)]
+
+
+@pytest.mark.parametrize("submitted", [PRIORITIES, TURNS], ids=["priorities", "namespaces take turns"])
+def test_jobs_are_placed_in_the_order_that_was_told(world: World, submitted: list[tuple[str, int]]) -> None:
     world.submit("a")
     world.settle()
-    for team, priority in (("t1", 0), ("t1", 0), ("t2", 0), ("t2", 5), ("t1", 2)):
+    for team, priority in submitted:
         world.submit("a", team=team, priority=priority)
         world.settle(1)
     told, placed = order(world, "a"), []
-    assert len(told) == 5
+    assert len(told) == len(submitted)
     for _ in told:
         finish_one(world)
         placed += [
