@@ -34,10 +34,12 @@ from multimirror.kube import Client, EventRecorder, WorkQueue
 from multimirror.kube.manager import background
 from multimirror.kube.supervise import Supervisor
 from multimirror.observe.explain import explanation
+from multimirror.observe.questions import Questions
 from multimirror.observe.reporter import Reporter
 from multimirror.observe.snapshot import job_view
 from multimirror.observe.sources import CachedFleet
 from multimirror.observe.start_rates import StartRates
+from multimirror.observe.what_if import WhatIf
 from multimirror.options import DispatcherOptions
 from multimirror.reconcile.cache import ManagementCache
 from multimirror.reconcile.events import EventHandlers
@@ -150,6 +152,8 @@ class Dispatcher:
         )
         self._assignments = assignments
         self._fleet = CachedFleet(cache, workers, assignments, scheduler, starts=starts, rates=rates)
+        what_if = WhatIf(scheduler, observer.candidate)
+        self.questions: Final = Questions(self._fleet, self.ready.is_set, what_if)
         self._reporter = reporter = Reporter(writer, self._fleet, options, clock=clock)
         self._tokens = TokenRenewal(writer, cache.secrets, workers, of_workers, changed=reporter.wake, clock=clock)
         EventHandlers(

@@ -55,3 +55,7 @@ async def _ask(params: dict[str, Any], resource: Resource) -> list[str]:
     async with Client(connection, timeout=_PATIENCE, user_agent="multimirror-cli") as client:
         found = await client.list(resource, namespace if resource.namespaced else None)
     return [printable(each["metadata"]["name"]) for each in found.items]
+
+
+def complete_queues(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return _items(_names(ctx, MIRROR_QUEUES), incomplete)

@@ -26,6 +26,9 @@ COMMANDS: Final = {
     },
     "Jobs": {
         "get": "Jobs, clusters and queues, with where and why.",
+        "why": "Why a Job waits, its position, and when it may start.",
+        "queue": "Who waits in a queue, in order, and what it shares.",
+        "what-if": "What would become of it with another priority, queue or size.",
         "explain": "What happened to a Job, on both clusters.",
         "logs": "What its pods write, straight from the worker.",
         "events": "Its events, from both clusters.",
@@ -43,7 +46,7 @@ COMMANDS: Final = {
     },
 }
 _OURS: Final = tuple(name for group in COMMANDS.values() for name in group)
-_HIDDEN: Final = ("relay",)
+_HIDDEN: Final = ("relay", "ask")
 """For the commands themselves."""
 _HELP_WIDTH: Final = 60
 _HELP: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from multimirror.cli.admission import AdmissionOptions, serve_admission
 from multimirror.cli.dispatcher_lease import LEASE
@@ -16,7 +17,12 @@ from multimirror.dispatcher import COMPONENT, Dispatcher
 from multimirror.kube import Connection
 from multimirror.kube.health import HealthServer
 from multimirror.kube.manager import Election, Manager
+from multimirror.observe.questions import DEFAULT_LISTED
+from multimirror.observe.what_if import Changes, NotPlanned
 from multimirror.options import DispatcherOptions
+
+_NOTHING_YET: Final = {"error": "this replica has just started, and knows nothing yet: ask again"}
+_LONGEST_NUMBER: Final = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +49,23 @@ async def serve(options: RunOptions, stop: asyncio.Event) -> None:
     ) as manager:
         dispatcher = await Dispatcher.connect(manager.client, options.dispatcher, guard=manager.guard)
         health.add_question("/explain", partial(explain, dispatcher))
+        health.add_question("/queue", partial(queue, dispatcher))
+        health.add_question("/what-if", partial(what_if, dispatcher))
         beside = None
         if options.admission is not None:
             beside = serve_admission(options.admission, connection, health, stop)
         await manager.run(dispatcher, stop, beside=beside)
+
+
+async def queue(dispatcher: Dispatcher, parameters: Mapping[str, str]) -> tuple[int, object]:
+    """/queue?name=NAME&limit=20: who waits there, in order. Only who leads knows the order."""
+    name, limit = parameters.get("name", ""), parameters.get("limit", str(DEFAULT_LISTED))
+    if not name or not limit.isdecimal() or len(limit) > _LONGEST_NUMBER:
+        return 400, {"error": "say which queue, and how many of it: /queue?name=NAME&limit=20"}
+    if not dispatcher.has_synced:
+        return 503, _NOTHING_YET
+    answer = await dispatcher.questions.queue(name, int(limit))
+    return (200, answer) if answer is not None else (404, {"error": f"there is no MirrorQueue {name}"})
 
 
 def _election(options: RunOptions) -> Election:
@@ -62,12 +81,26 @@ def _election(options: RunOptions) -> Election:
     )
 
 
-def explain(dispatcher: Dispatcher, parameters: Mapping[str, str]) -> tuple[int, object]:
+async def what_if(dispatcher: Dispatcher, parameters: Mapping[str, str]) -> tuple[int, object]:
+    """/what-if?job=NAMESPACE/NAME&priority=50: what would be decided about it, were it so. Only who leads plans."""
+    key = parameters.get("job", "")
+    if key.count("/") != 1:
+        return 400, {"error": "say which Job, and what would be otherwise: /what-if?job=NAMESPACE/NAME&priority=50"}
+    if not dispatcher.has_synced:
+        return 503, _NOTHING_YET
+    try:
+        answer = await dispatcher.questions.what_if(key, Changes.read(parameters))
+    except NotPlanned as error:
+        return 409, {"error": str(error)}
+    return (200, answer) if answer is not None else (404, {"error": f"there is no Job {key} that multimirror manages"})
+
+
+async def explain(dispatcher: Dispatcher, parameters: Mapping[str, str]) -> tuple[int, object]:
     """/explain?job=NAMESPACE/NAME: where it is, and why it is not further. Every replica answers, leading or not."""
     key = parameters.get("job", "")
     if key.count("/") != 1:
         return 400, {"error": "say which Job: /explain?job=NAMESPACE/NAME"}
     if not dispatcher.has_synced:
-        return 503, {"error": "this replica has just started, and knows nothing yet: ask again"}
-    answer = dispatcher.explained(key)
+        return 503, _NOTHING_YET
+    answer = await dispatcher.questions.explain(key)
     return (200, answer) if answer is not None else (404, {"error": f"there is no Job {key} that multimirror manages"})

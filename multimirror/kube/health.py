@@ -11,7 +11,8 @@ thread (pages.py), and what that thread asks of the loop is little, however ofte
 - metrics are rendered on the thread, once a second at most, and seldom enough that it takes no more than a twentieth of
   its time; all who ask in between get the same bytes. Gauges that are functions are called on that thread;
 - more questions can be added, each with a path and parameters of its own. They are run on the loop, a few at a time,
-  and answered in JSON, to this host only: what they tell is not for everybody (`kubectl port-forward` comes from here).
+  those that take longer as tasks for a few seconds, and answered in JSON, to this host only: what they tell is not for
+  everybody (`kubectl port-forward` comes from here).
 
 A web framework would be more than half of what a controller loads before it is ready; three pages that are only read
 need none.
@@ -22,7 +23,7 @@ import ipaddress
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Final, Self
 
@@ -30,14 +31,18 @@ import orjson
 import structlog
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, generate_latest
 
-from .pages import MOST_CONNECTIONS, Page, PageServer, Reply, Request
+from .pages import ANSWER_SECONDS, MOST_CONNECTIONS, Page, PageServer, Reply, Request
+from .supervise import Supervisor
 
 Check = Callable[[], str | None]
-Question = Callable[[Mapping[str, str]], tuple[int, object]]
-"""From the parameters of a request to the status and the body of the answer."""
+Answer = tuple[int, object]
+"""A status, and a body."""
+Question = Callable[[Mapping[str, str]], Answer | Awaitable[Answer]]
+"""From the parameters of a request to its answer."""
 _RENDER_EVERY: Final = 1.0
 _RENDER_SHARE: Final = 0.05
 _MOST_QUESTIONS: Final = 4  # at once
+_ANSWER_SECONDS: Final = ANSWER_SECONDS - 0.2
 _log = structlog.get_logger(__name__)
 
 
@@ -63,6 +68,7 @@ class HealthServer:
         self._lock = threading.Lock()
         self._waiting: dict[str, deque[Reply]] = {}  # for the loop to look at the checks; who came first was answered
         self._asking = 0
+        self._answers: Supervisor | None = None  # of the loop; None while it is not open
 
     def add_health_check(self, name: str, check: Check) -> None:
         """While this gives a reason, /healthz fails, and the kubelet will restart us."""
@@ -78,6 +84,7 @@ class HealthServer:
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
+        self._answers = await Supervisor().__aenter__()
         self._server = PageServer(self.host, self.port, self._on_request)
         self._server.start()
         self.port = self._server.port
@@ -89,6 +96,9 @@ class HealthServer:
         if self._server is not None:
             self._server.stop()
             self._server = None
+        if self._answers is not None:
+            answers, self._answers = self._answers, None
+            await answers.__aexit__(kind, error, trace)
 
     # --- on the thread
 
@@ -144,8 +154,15 @@ class HealthServer:
             reply.send(page)
 
     def _answer(self, question: Question, parameters: Mapping[str, str], reply: Reply) -> None:
+        if self._answers is not None:
+            self._answers.start("answer", self._answered(question, parameters, reply), may_return=True)
+
+    async def _answered(self, question: Question, parameters: Mapping[str, str], reply: Reply) -> None:
+        page = Page(503, b"this process is being stopped\n")
         try:
-            status, body = question(parameters)
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                answer = question(parameters)
+                status, body = answer if isinstance(answer, tuple) else await answer
             page = Page(status, orjson.dumps(body), "application/json")
         except Exception:  # noqa: BLE001 - whatever it is, whoever asked gets an answer
             _log.exception("a question could not be answered")
@@ -153,7 +170,7 @@ class HealthServer:
         finally:
             with self._lock:
                 self._asking -= 1
-        reply.send(page)
+            reply.send(page)
 
 
 class _Metrics:

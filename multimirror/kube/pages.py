@@ -52,6 +52,7 @@ _REASONS: Final = {
     403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
+    409: "Conflict",
     429: "Too Many Requests",
     503: "Service Unavailable",
 }

@@ -27,7 +27,7 @@ def explanation(view: JobView, *, leads: bool) -> Json:
 
 
 def _reasons(decision: DecisionView, *, leads: bool) -> Json:
-    told: Json = {"reason": decision.reason, "message": decision.message}
+    told: Json = {"reason": decision.reason, "message": decision.message, "why": decision.why}
     if leads:
         told["workers"] = [{"name": each.name, "fits": each.fits, "message": each.message} for each in decision.workers]
     return told

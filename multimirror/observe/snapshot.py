@@ -14,7 +14,7 @@ Of resources only those are told of that a quota or the capacity of the worker n
 for anything that has a name, and nodes may say that they have it.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final, Protocol
@@ -56,7 +56,24 @@ class DecisionView:
 
     reason: str
     message: str
+    why: str = ""
+    """The message without the workers."""
     workers: tuple[WorkerFit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InLine:
+    """One that waits in a queue."""
+
+    key: str
+    """namespace/name."""
+    uid: str
+    priority: int = 0
+    since: str = ""
+    requests: Mapping[str, int] = field(default_factory=dict)
+    """In billionths."""
+    grows: bool = False
+    """It has a worker, and asks for more there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +160,10 @@ class FleetState(Protocol):
 
     def original(self, key: str) -> Original | None:
         """Ours, by namespace/name."""
+
+    def line(self, queue: str) -> Iterator[InLine | None]:
+        """Who waits in a queue, in the order in which they would be placed if there were room for one after the other,
+        as things are when the first is asked for. None: time has passed, and nobody is found yet."""
 
     def decision(self, uid: str) -> DecisionView | None:
         """None for a Job that does not wait."""
@@ -303,7 +324,7 @@ def _reported_decision(state: FleetState, original: Original) -> DecisionView | 
         return None
     reason, message = str(head.get("reason", "")), str(head.get("message", ""))
     behind = "" if head.get("job") == original.key else f"behind {head.get('job')}: "
-    return DecisionView(reason=reason, message=behind + message)
+    return DecisionView(reason=reason, message=behind + message, why=behind + message)
 
 
 def _reported(quotas: Collection[str], capacity: Mapping[str, Decimal]) -> tuple[str, ...]:

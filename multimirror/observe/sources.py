@@ -1,23 +1,25 @@
 """Where the read model comes from: the dispatcher's caches and its scheduler, behind the questions of FleetState."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from typing import NamedTuple, Self
 
-from multimirror.api import CohortSpec, MirrorQueueSpec, WorkerClusterSpec
+from multimirror.api import CohortSpec, MirrorQueueSpec, QueueingStrategy, WorkerClusterSpec
 from multimirror.api.placement import attempt_of, cluster_of
 from multimirror.batch import Json
 from multimirror.kinds import JOB, KINDS, Kind, Ref, is_held
 from multimirror.kinds.pod_sets import quantities_of
 from multimirror.kube import key_of
 from multimirror.observe.sharing import RecentStarts
-from multimirror.observe.snapshot import DecisionView, Original, QueueHead, Usage, WorkerFit
+from multimirror.observe.snapshot import DecisionView, InLine, Original, QueueHead, Usage, WorkerFit
 from multimirror.observe.start_rates import StartRates
 from multimirror.reconcile.cache import ManagementCache
 from multimirror.reconcile.starts import Starts
 from multimirror.scheduling.assignments import Assignments
+from multimirror.scheduling.order import QueueOrder, WaitingSnapshot, in_order
 from multimirror.scheduling.scheduler import Scheduler
+from multimirror.scheduling.usage import Reservation
 from multimirror.scheduling.usage import Usage as SchedulerUsage
 from multimirror.workers import TokenState, Workers, WorkerState
 
@@ -144,12 +146,35 @@ class CachedFleet:
             held=is_held(JOB, job),
         )
 
+    def line(self, queue: str) -> Iterator[InLine | None]:
+        spec, waiting = self._management.queue_specs.get(queue), self._scheduler.snapshot()
+        if queue not in waiting.queues:
+            return
+        strict = spec is not None and spec.queueing_strategy is QueueingStrategy.STRICT_FIFO
+        order = QueueOrder(strict, (spec.max_priority or 0) if spec is not None else 0)
+        usage = self._usage.snapshot()
+        alone = WaitingSnapshot({queue: waiting.queues[queue]})
+        for waiter in in_order(alone, usage, lambda _: order):
+            if waiter is None:
+                yield None
+                continue
+            candidate = waiter.candidate
+            yield InLine(
+                key=f"{candidate.namespace}/{candidate.name}",
+                uid=candidate.ref.uid,
+                priority=candidate.priority,
+                since=candidate.created,
+                requests=candidate.requests,
+                grows=candidate.growth is not None,
+            )
+            usage.add(Reservation(queue, candidate.namespace, "", candidate.requests))
+
     def decision(self, uid: str) -> DecisionView | None:
         found = self._scheduler.decisions.get(Ref(JOB.resource.name, uid))
         if found is None:
             return None
         workers = tuple(WorkerFit(each.worker, each.fits, each.why) for each in found.results)
-        return DecisionView(reason=found.reason, message=str(found), workers=workers)
+        return DecisionView(reason=found.reason, message=str(found), why=str(found.why), workers=workers)
 
 
 def _copy_state(kind: Kind, copy: Json) -> str:

@@ -142,13 +142,13 @@ class Observer:
         mapped = spec.namespace_for(obj["metadata"]["namespace"])
         return mapped if recorded is None or recorded == mapped else None
 
-    def candidate(self, ref: Ref, avoid: Mapping[str, str]) -> Candidate | None:
-        """An object, as something to place; None where it is gone."""
+    def candidate(self, ref: Ref, avoid: Mapping[str, str], queue: str | None = None) -> Candidate | None:
+        """An object, as something to place; None where it is gone. `queue`: as if it were in that one."""
         originals = self._management.originals
         obj = originals.get(ref)
         if obj is None:
             return None
-        queue = originals.queue_of(obj)
+        queue = queue if queue is not None else originals.queue_of(obj)
         kind = originals.kind(ref)
         requests = total(kind.pod_sets(obj))
         found = candidate(ref, obj, queue=queue, requests=requests, avoid=avoid)

@@ -16,7 +16,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -42,7 +42,7 @@ from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
 from multimirror.scheduling.growth import is_wanted
 from multimirror.scheduling.marks import Marks
 from multimirror.scheduling.order import FRONT, Line, Position, Waiting, WaitingSnapshot, position_of
-from multimirror.scheduling.plan import Placed, PlacementDecision, Preempts, Waits, plan
+from multimirror.scheduling.plan import Placed, PlacementDecision, Preempts, Step, Waits, plan
 from multimirror.scheduling.quota import QuotaTree
 from multimirror.scheduling.shared_quota import quota_tree
 
@@ -137,6 +137,16 @@ class Scheduler:
 
     def waiting(self) -> list[Candidate]:
         return list(self._waiting)
+
+    def snapshot(self) -> WaitingSnapshot:
+        """What waits now, in line."""
+        return self._waiting.snapshot()
+
+    def rehearse(self, waiting: WaitingSnapshot) -> Iterator[Step | None]:
+        """A pass over these, as things are now, that nobody carries out."""
+        queues, usage = dict(self._queues()), self._assignments.usage.snapshot()
+        state = self.marks.state(self._clock())
+        return plan(waiting, queues, dict(self._workers()), usage, tree=self._trees.of(queues), state=state)
 
     def pending(self, queue: str) -> int:
         """How many wait in a queue."""

@@ -1,23 +1,23 @@
 """`multimirror explain`: the story of a Job over both clusters, and what it waits for now."""
 
-from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
 import click
 
-from multimirror.api import MIRROR_QUEUES, QUEUE_LABEL, WORKER_CLUSTERS
+from multimirror.api import QUEUE_LABEL
 from multimirror.api.placement import attempt_of, cluster_of
 from multimirror.batch import Json
 from multimirror.cli import rows
+from multimirror.cli.asking import Dispatcher, dispatcher_option
 from multimirror.cli.completion import complete_jobs
 from multimirror.cli.connection import Management, in_namespace, on_management, system_namespace
-from multimirror.cli.copies import Copy, events_of, find_copy, find_job, worker_of
+from multimirror.cli.copies import Copy, find_copy, find_job, worker_of
 from multimirror.cli.errors import CommandError, Exit
+from multimirror.cli.job_context import asked_about, job_context, job_events, place_text
 from multimirror.cli.output import Styled, echo, hanging, output_option, show, table
 from multimirror.cli.timeline import HERE, Entry, timeline
 from multimirror.kube import ApiError, Client, key_of
-from multimirror.kube.errors import Forbidden
 
 EXAMPLES = """\b
 Examples:
@@ -31,9 +31,16 @@ Examples:
 @in_namespace
 @output_option()
 @system_namespace
+@dispatcher_option
 @on_management
 async def command(
-    management: Management, job: str, *, namespace: str | None, output: str, system_namespace: str
+    management: Management,
+    job: str,
+    *,
+    namespace: str | None,
+    output: str,
+    system_namespace: str,
+    dispatcher: str | None,
 ) -> int:
     """What happened to a Job, on both clusters, and what it waits for.
 
@@ -42,9 +49,10 @@ async def command(
     """
     async with management.client() as client:
         original = await find_job(client, job, namespace)
-        events = await _events(client, original)
+        events = await job_events(client, original)
         copy, problem = await _copy(client, original, system_namespace)
-        why = rows.why(original, await _context(client, original, events))
+        why = rows.why(original, await job_context(client, original, events))
+        told, _ = await asked_about(Dispatcher(client, system_namespace, dispatcher), original)
     entries = timeline(
         original,
         events,
@@ -53,19 +61,12 @@ async def command(
         pods=copy.pods if copy is not None else (),
         events_there=copy.events if copy is not None else (),
     )
-    summary = _summary(original, why, problem)
+    summary = _summary(original, why, problem, told)
     if output in {"json", "yaml"}:
         show({**summary, "timeline": [entry.as_json() for entry in entries]}, output)
     else:
         _print(original, summary, entries)
     return Exit.OK
-
-
-async def _events(client: Client, job: Json) -> list[Json]:
-    try:
-        return await events_of(client, job)
-    except Forbidden:
-        return []
 
 
 async def _copy(client: Client, job: Json, system: str) -> tuple[Copy | None, str]:
@@ -83,18 +84,7 @@ async def _copy(client: Client, job: Json, system: str) -> tuple[Copy | None, st
         return None, f"the worker's side is not shown: {error.message}. {remedy}".strip()
 
 
-async def _context(client: Client, job: Json, events: list[Json]) -> rows.JobContext:
-    found: dict[str, dict[str, Json]] = {"queues": {}, "clusters": {}}
-    queue = (job["metadata"].get("labels") or {}).get(QUEUE_LABEL)
-    for key, resource, name in (("queues", MIRROR_QUEUES, queue), ("clusters", WORKER_CLUSTERS, cluster_of(job))):
-        if name is not None:
-            with suppress(ApiError):
-                found[key] = {name: await client.get(resource, name)}
-    waiting = rows.newest(event for event in events if event.get("reason") == rows.WAITING)
-    return rows.JobContext(waiting, found["queues"], found["clusters"])
-
-
-def _summary(job: Json, why: str, problem: str) -> dict[str, Any]:
+def _summary(job: Json, why: str, problem: str, told: Json) -> dict[str, Any]:
     return {
         "job": key_of(job),
         "state": rows.state_of(job),
@@ -103,6 +93,8 @@ def _summary(job: Json, why: str, problem: str) -> dict[str, Any]:
         "attempt": attempt_of(job) or None,
         "managedBy": job["spec"].get("managedBy"),
         "why": why or None,
+        "position": told.get("position"),
+        "estimateSeconds": told.get("estimateSeconds"),
         "note": problem or None,
     }
 
@@ -119,6 +111,8 @@ def _print(job: Json, summary: dict[str, Any], entries: list[Entry]) -> None:
     echo("\n".join(hanging(line, shown[0].index("WHAT")) for line in shown))
     if summary["why"] and rows.state_of(job) != "Failed":
         echo(hanging(f"now:  {summary['why']}", 6))
+    if summary["position"] is not None:
+        echo(hanging(f"      {place_text(summary)}", 6))
     if summary["note"]:
         echo(hanging(f"note: {summary['note']}", 6))
 

@@ -17,8 +17,8 @@ from multimirror.kube.errors import Forbidden
 from multimirror.kube.pod_exec import PodProcess, pod_exec
 from multimirror.kube.supervise import Supervisor
 
-_PODS: Final = "app.kubernetes.io/name=multimirror,app.kubernetes.io/component=dispatcher"
-_CONTAINER: Final = "dispatcher"
+DISPATCHER_PODS: Final = "app.kubernetes.io/name=multimirror,app.kubernetes.io/component=dispatcher"
+DISPATCHER_CONTAINER: Final = "dispatcher"
 _HEARTBEAT_SECONDS: Final = 15.0
 _START_SECONDS: Final = 25.0
 
@@ -52,7 +52,7 @@ class Relay:
             command = ["multimirror", "relay", "--system-namespace", self._system]
             async with Client(self._management, timeout=_START_SECONDS, user_agent="multimirror-cli") as client:
                 pod = await self._pod(client)
-                process = await pod_exec(client, self._system, pod, command, container=_CONTAINER)
+                process = await pod_exec(client, self._system, pod, command, container=DISPATCHER_CONTAINER)
         except Forbidden as error:
             message = (
                 f"{error.message}; it needs `list pods`, and `get` and `create` on pods/exec, in namespace "
@@ -66,7 +66,7 @@ class Relay:
         return await started
 
     async def _pod(self, client: Client) -> str:
-        pods = (await client.list(resources.PODS, self._system, label_selector=_PODS)).items
+        pods = (await client.list(resources.PODS, self._system, label_selector=DISPATCHER_PODS)).items
         found = choose_pod(pods)
         if found is None:
             raise OSError(None, f"no pod of the dispatcher runs in namespace {self._system}")
@@ -106,14 +106,14 @@ async def _heartbeat(process: PodProcess) -> None:
             return  # whoever reads from it is told too
 
 
-def choose_pod(pods: Sequence[Json]) -> str | None:
-    """One that runs and stays; a ready one before others."""
+def choose_pod(pods: Sequence[Json], *, leader: str = "") -> str | None:
+    """One that runs and stays; the leader's before others, then a ready one."""
     running = [
         pod
         for pod in pods
         if (pod.get("status") or {}).get("phase") == "Running" and "deletionTimestamp" not in pod["metadata"]
     ]
-    running.sort(key=lambda pod: (not _is_ready(pod), pod["metadata"]["name"]))
+    running.sort(key=lambda pod: (pod["metadata"]["name"] != leader, not _is_ready(pod), pod["metadata"]["name"]))
     return str(running[0]["metadata"]["name"]) if running else None
 
 

@@ -5,7 +5,10 @@ import sys
 
 import pytest
 
-_FOR_PEOPLE = "completion cordon doctor drain events explain get import_ install join leave logs uncordon uninstall"
+_FOR_PEOPLE = (
+    "completion cordon doctor drain events explain get import_ install join leave logs queue uncordon uninstall "
+    "what_if why"
+)
 _PROGRAM = """
 import importlib, sys
 

@@ -87,6 +87,10 @@ class Management:
     """The exit codes of programs that are done."""
     running: list[tuple[asyncio.subprocess.Process, "asyncio.Future[None]"]] = field(default_factory=list)
     server: str = ""
+    objects: dict[str, Json] = field(default_factory=dict)
+    """What else it has, by path."""
+    dispatcher: str = ""
+    """Where the dispatcher of its pod answers."""
 
     def stores(self, server: str, ca: trustme.CA | None, *, joined_by: str | None = None) -> None:
         """The credentials of worker east."""
@@ -150,6 +154,7 @@ class Management:
             },
             f"{system}/secrets/worker-east": self.secret,
             f"{system}/pods": {"metadata": {"resourceVersion": "1"}, "items": self.pods},
+            **self.objects,
         }
         if path == f"{system}/pods/dispatcher-1/exec":
             if self.exec_refused is not None:
@@ -168,7 +173,8 @@ class Management:
         command = request.query.getall("command")
         self.executed.append([request.query["container"], *command])
         assert command[0] == "multimirror"
-        words = [sys.executable, "-c", _IN_THE_POD, *command[1:], "--kubeconfig", str(self.kubeconfig)]
+        of_the_pod = ["--address", self.dispatcher] if command[1] == "ask" else ["--kubeconfig", str(self.kubeconfig)]
+        words = [sys.executable, "-c", _IN_THE_POD, *command[1:], *of_the_pod]
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe, stderr=pipe)
         assert process.stdin is not None

@@ -185,6 +185,47 @@ async def test_questions_are_answered_in_json() -> None:
         assert await fetch(health, "/why?a=1&a=2") == (200, '{"asked":{"a":"2"}}')
 
 
+async def test_a_question_may_be_refused_and_the_next_one_is_answered() -> None:
+    async with HealthServer("127.0.0.1", 0) as health:
+        health.add_question("/no", lambda _: (409, {"error": "not now"}))
+        code, text = await fetch(health, "/no")
+        assert (code, "not now" in text) == (409, True)
+        assert await fetch(health, "/healthz") == (200, "ok\n")
+
+
+async def test_a_question_that_takes_its_time_does_not_hold_up_others() -> None:
+    done = asyncio.Event()
+
+    async def slow(_: object) -> tuple[int, object]:
+        await done.wait()
+        return 200, "at last"
+
+    async with HealthServer("127.0.0.1", 0) as health:
+        health.add_question("/slow", slow)
+        health.add_question("/quick", lambda _: (200, "at once"))
+        asked = asyncio.ensure_future(fetch(health, "/slow"))
+        assert await fetch(health, "/quick") == (200, '"at once"')
+        assert not asked.done()
+        done.set()
+        assert await asked == (200, '"at last"')
+
+
+async def test_a_question_that_is_never_answered_ends_with_the_server() -> None:
+    began = asyncio.Event()
+
+    async def never(_: object) -> tuple[int, object]:
+        began.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with HealthServer("127.0.0.1", 0) as health:
+        health.add_question("/never", never)
+        asked = asyncio.ensure_future(fetch(health, "/never"))
+        await began.wait()
+    async with asyncio.timeout(10):
+        assert (await asked)[0] in (0, 503)
+
+
 @pytest.mark.parametrize(
     ("address", "here"),
     [

@@ -6,7 +6,7 @@ fields of a status that it does not know are dropped. The caches show what it ha
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, cast
@@ -16,7 +16,7 @@ from multimirror.batch import Json
 from multimirror.kube import Client, Resource
 from multimirror.kube.errors import ApiError, NotFound, Unreachable
 from multimirror.observe.sharing import RecentStarts
-from multimirror.observe.snapshot import DecisionView, Original, QueueHead, Usage
+from multimirror.observe.snapshot import DecisionView, InLine, Original, QueueHead, Usage
 from multimirror.workers import TokenState, WorkerState
 
 
@@ -45,6 +45,7 @@ class Fleet:
     heads: dict[str, QueueHead] = field(default_factory=dict)
     in_queues: dict[str, dict[str, Decimal]] = field(default_factory=dict)
     requests: list[tuple[str, dict[str, int]]] = field(default_factory=list)
+    lines: dict[str, list[InLine]] = field(default_factory=dict)
     starts: dict[str, RecentStarts] = field(default_factory=dict)
     copies: dict[str, list[str]] = field(default_factory=dict)
     originals: dict[str, Original] = field(default_factory=dict)
@@ -106,6 +107,11 @@ class Fleet:
 
     def original(self, key: str) -> Original | None:
         return self.originals.get(key)
+
+    def line(self, queue: str) -> Iterator[InLine | None]:
+        for job in self.lines.get(queue, ()):
+            yield None
+            yield job
 
     def decision(self, uid: str) -> DecisionView | None:
         return self.decisions.get(uid)

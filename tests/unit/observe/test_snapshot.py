@@ -99,6 +99,7 @@ def test_a_snapshot_of_queues() -> None:
 DECISION = DecisionView(
     reason="NoWorkerFits",
     message="no worker cluster can take it now (a: cordoned; b: 1 Job there)",
+    why="no worker cluster can take it now",
     workers=(WorkerFit("a", fits=False, message="cordoned"), WorkerFit("b", fits=True, message="1 Job there")),
 )
 JOBS = [
@@ -151,6 +152,7 @@ def test_a_job_that_waits_is_told_why_and_what_each_worker_says() -> None:
         "attempt": 0,
         "reason": "NoWorkerFits",
         "message": "no worker cluster can take it now (a: cordoned; b: 1 Job there)",
+        "why": "no worker cluster can take it now",
         "workers": [
             {"name": "a", "fits": False, "message": "cordoned"},
             {"name": "b", "fits": True, "message": "1 Job there"},
