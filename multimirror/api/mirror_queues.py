@@ -22,7 +22,6 @@ DEFAULT_RETENTION: Final = "10m"
 DEFAULT_GRACE: Final = "30s"
 DEFAULT_WEIGHT: Final = 1
 DEFAULT_MIN_RUNTIME: Final = "0s"
-DEFAULT_HEAD_WAIT: Final = "15m"
 DEFAULT_ATTEMPTS: Final = 3
 SHORTEST_FENCE: Final = 10
 SHORTEST_START: Final = 10
@@ -131,8 +130,6 @@ class MirrorQueueSpec:
     preempts: frozenset[Preempts] = frozenset()
     min_runtime: float = 0.0
     """For so many seconds its Jobs are not stopped for others."""
-    head_wait: float = 900.0
-    """After so many seconds the first Job keeps what becomes free."""
     start: Start | None = None
     hold: Hold = Hold.NONE
 
@@ -158,7 +155,6 @@ class MirrorQueueSpec:
             weight=spec.weight("weight", DEFAULT_WEIGHT),
             preempts=_preempts(spec, cohort),
             min_runtime=spec.seconds("minRuntime", DEFAULT_MIN_RUNTIME),
-            head_wait=spec.seconds("headWait", DEFAULT_HEAD_WAIT),
             start=_start(spec.part("start")) if "start" in spec else None,
             hold=spec.choice("hold", Hold.NONE),
         )
@@ -285,11 +281,6 @@ def _sharing_schemas() -> dict[str, Schema]:
             "How long its Jobs run at least before they are stopped for others, such as 10m. For Reclaim, half of it "
             "counts.",
             default=DEFAULT_MIN_RUNTIME,
-        ),
-        "headWait": schema.duration(
-            "When its first Job has waited for so long, what becomes free is kept for it, so that smaller ones do not "
-            "pass it for ever.",
-            default=DEFAULT_HEAD_WAIT,
         ),
     }
 

@@ -44,7 +44,6 @@ class CapacityMode(StrEnum):
 
     AUTO = "Auto"
     DECLARED = "Declared"
-    FREE = "Free"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +65,6 @@ class WorkerClusterSpec:
     cordoned: bool = False
     capacity: Mapping[str, Decimal] | None = None
     """As declared; None means: add up the nodes'."""
-    capacity_mode: CapacityMode | None = None
-    """As said; None means: Free where the account may list pods, else Auto."""
     max_jobs: int | None = None
     namespaces: Mapping[str, str] | None = None
     """The namespaces whose Jobs it takes, and what they are called there; None means: all, under their own names."""
@@ -77,15 +74,13 @@ class WorkerClusterSpec:
         """The spec of a WorkerCluster. Raises SpecError."""
         spec = read_spec(obj, "WorkerCluster")
         secret, path = _kubeconfig(spec.part("kubeconfig"))
-        mode, capacity = _capacity(spec.part("capacity"))
         return cls(
             secret=secret,
             path=path,
             labels=spec.texts("labels"),
             weight=spec.number("weight", DEFAULT_WEIGHT, minimum=1),
             cordoned=spec.flag("cordoned"),
-            capacity=capacity,
-            capacity_mode=mode,
+            capacity=_capacity(spec.part("capacity")),
             max_jobs=spec.optional_number("maxJobs", minimum=1),
             namespaces=_namespaces(spec) if "namespaces" in spec else None,
         )
@@ -108,13 +103,12 @@ def _kubeconfig(fields: Fields) -> tuple[SecretKey | None, str | None]:
     return SecretKey(secret.text("name"), secret.text("key", DEFAULT_KEY)), None
 
 
-def _capacity(fields: Fields) -> tuple[CapacityMode | None, dict[str, Decimal] | None]:
-    mode = fields.choice("mode", CapacityMode.AUTO) if "mode" in fields else None
-    declared = mode is CapacityMode.DECLARED
+def _capacity(fields: Fields) -> dict[str, Decimal] | None:
+    declared = fields.choice("mode", CapacityMode.AUTO) is CapacityMode.DECLARED
     resources = fields.quantities("resources")
     if declared != bool(resources):
         raise SpecError(fields.path, _DECLARED)
-    return mode, resources if declared else None
+    return resources if declared else None
 
 
 def _namespaces(spec: Fields) -> dict[str, str]:
@@ -196,16 +190,14 @@ def _capacity_schema() -> Schema:
     capacity = schema.struct(
         "How much it can run.",
         {
-            "mode": schema.optional_choice(
-                "Auto: what the nodes have to allocate in all. Declared: what resources says. Free: what is left of "
-                "each node when all pods on it are counted, also those that are not ours; the account there must be "
-                "allowed to list pods. Without it: Free where the account may, else Auto.",
-                CapacityMode,
+            "mode": schema.choice(
+                "Auto: what the nodes have to allocate. Declared: what resources says.", CapacityMode.AUTO
             ),
             "resources": schema.quantities("With mode Declared: amounts of cpu, memory and any other resource."),
         },
+        default={"mode": CapacityMode.AUTO.value},
     )
-    given = "(has(self.mode) && self.mode == 'Declared') == (has(self.resources) && size(self.resources) > 0)"
+    given = "(self.mode == 'Declared') == (has(self.resources) && size(self.resources) > 0)"
     return schema.ruled(capacity, rule(given, _DECLARED))
 
 

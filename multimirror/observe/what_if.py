@@ -16,7 +16,7 @@ from multimirror.kinds.pod_sets import Amounts, nanos
 from multimirror.observe.slices import Slices, TooLong
 from multimirror.scheduling.candidates import Candidate
 from multimirror.scheduling.order import Waiting, WaitingSnapshot
-from multimirror.scheduling.plan import Placed, Step
+from multimirror.scheduling.plan import Placed, Preempts, Step
 
 _REQUEST: Final = "request."
 _MOST_PRIORITY: Final = 999_999_999
@@ -140,4 +140,9 @@ def _answer(step: Step, position: int) -> Json:
         "position": position,
         "workers": [{"name": each.worker, "fits": each.fits, "message": each.why} for each in decision.results],
     }
+    if isinstance(step, Preempts):
+        answer["stops"] = [
+            {"job": each.job.name, "worker": each.job.worker, "reason": each.reason.value}
+            for each in step.preemption.victims
+        ]
     return answer if isinstance(step, Placed) else answer | {"reason": decision.reason, "why": str(decision.why)}

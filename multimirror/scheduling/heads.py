@@ -1,7 +1,7 @@
 """Which of the first Jobs of all queues is next.
 
 At each fork of a tree, its cohorts and queues send one Job up, and the best of these goes on: one that waits for Jobs
-that are being stopped for it, one that has a claim; then one whose namespace was refused less often in this pass, so
+that are being stopped for it; then one whose namespace was refused less often in this pass, so
 that nobody has to wait for thousands that do not fit; then one with which its side of the fork does not borrow what the
 Job asks for; then one with which its side has the smaller share; then by the queue's own order: priority, the turn of
 its namespace, age, uid. Between trees, nothing is shared, and the queues' own order decides.
@@ -24,8 +24,7 @@ class Precedence(IntEnum):
     """What comes before all else."""
 
     WAITS_FOR_VICTIMS = 0
-    CLAIM = 1
-    NONE = 2
+    NONE = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,8 @@ async def command(
     system_namespace: str,
     dispatcher: str | None,
 ) -> int:
-    """What would become of a Job that waits, were it so: where it would go now, or why it would still wait.
+    """What would become of a Job that waits, were it so: where it would go now, or why it would
+    still wait, and who would be stopped for it.
 
     The dispatcher plans it and carries nothing out. It is asked in its pod, which takes the right to exec there.
     """
@@ -79,6 +80,7 @@ def answer_of(job: str, changes: dict[str, str], told: Json) -> dict[str, Any]:
         "changes": {name.removeprefix("request."): value for name, value in changes.items()},
         **{field: told.get(field) for field in ("placed", "cluster", "queue", "position", "reason", "why")},
         "remedy": known.remedy if known is not None and known.remedy != "None." else None,
+        "stops": told.get("stops") or [],
         "workers": told.get("workers") or [],
     }
 
@@ -91,6 +93,8 @@ def _print(answer: dict[str, Any]) -> None:
     else:
         echo(Styled(f"{start} wait ({answer['reason']})", bold=True), f": {answer['why']}")
         echo(f"It would be number {answer['position']} in queue {answer['queue']}.")
+        for each in answer["stops"]:
+            echo(f"It would stop Job {each['job']} on {each['worker']} ({each['reason']}).")
         if answer["remedy"]:
             echo(hanging(f"To do: {answer['remedy']}", 7))
     if answer["workers"]:

@@ -43,6 +43,7 @@ async def test_a_worker_cluster_gets_its_defaults(server: Server) -> None:
         "kubeconfig": {"secret": {"name": "east", "key": "kubeconfig"}},
         "weight": 1,
         "cordoned": False,
+        "capacity": {"mode": "Auto"},
     }
     assert WorkerClusterSpec.read(made) == WorkerClusterSpec.read({"spec": {"kubeconfig": SECRET}})
 
@@ -60,7 +61,6 @@ async def test_a_queue_without_a_spec_gets_its_defaults(server: Server) -> None:
         "retention": "10m",
         "weight": 1,
         "minRuntime": "0s",
-        "headWait": "15m",
         "hold": "None",
     }
     assert MirrorQueueSpec.read(made) == MirrorQueueSpec(), "the defaults of the schema are those of the reader"
@@ -72,13 +72,6 @@ async def test_a_cohort_without_a_spec_gets_its_defaults(server: Server) -> None
     made = await server.client.create(COHORTS, cohort)
     assert made["spec"] == {"weight": 1}
     assert CohortSpec.read(made) == CohortSpec()
-
-
-async def test_a_worker_that_was_made_before_there_was_free_capacity_keeps_its_mode(server: Server) -> None:
-    """The default had been written into it: that is what it says now."""
-    thing = our_object(WORKER_CLUSTERS, unique("w"), kubeconfig=SECRET, capacity={"mode": "Auto"})
-    made = await server.client.create(WORKER_CLUSTERS, thing)
-    assert WorkerClusterSpec.read(made).capacity_mode == "Auto"
 
 
 FULL: list[tuple[str, Object]] = [
@@ -112,7 +105,6 @@ FULL: list[tuple[str, Object]] = [
             "weight": "0.5",
             "preempts": ["Reclaim", "FairShare", "Priority"],
             "minRuntime": "10m",
-            "headWait": "1h",
             "start": {"within": "10m", "attempts": 5},
             "hold": "Drain",
         },
@@ -184,7 +176,7 @@ async def test_every_example_in_the_documents_is_accepted_as_it_is(server: Serve
             "WorkerCluster",
             {"kubeconfig": SECRET, "capacity": {"mode": "Guess"}},
             "spec.capacity.mode",
-            'supported values: "Auto", "Declared", "Free"',
+            'supported values: "Auto", "Declared"',
         ),
         (
             "WorkerCluster",
@@ -218,7 +210,6 @@ async def test_every_example_in_the_documents_is_accepted_as_it_is(server: Serve
         ("MirrorQueue", {"preempts": ["Priority", "Priority"]}, "spec.preempts[1]", "Duplicate value"),
         ("MirrorQueue", {"preempts": ["Anybody"]}, "spec.preempts[0]", '"Reclaim", "FairShare", "Priority"'),
         ("MirrorQueue", {"minRuntime": "10"}, "spec.minRuntime", "should match"),
-        ("MirrorQueue", {"headWait": "soon"}, "spec.headWait", "should match"),
         ("MirrorQueue", {"start": {}}, "spec.start.within", "Required value"),
         ("MirrorQueue", {"start": {"within": "1m", "attempts": 0}}, "spec.start.attempts", "than or equal to 1"),
         ("MirrorQueue", {"start": {"within": "1m", "attempts": 11}}, "spec.start.attempts", "than or equal to 10"),

@@ -17,7 +17,6 @@ from multimirror.api import (
     PREEMPTIONS_ANNOTATION,
     PRIORITY_LABEL,
     QUEUE_LABEL,
-    CapacityMode,
     CohortSpec,
     Fence,
     Hold,
@@ -79,27 +78,10 @@ def test_a_worker_cluster_that_says_everything() -> None:
         weight=3,
         cordoned=True,
         capacity={"cpu": Decimal(64), "memory": Decimal(3 * 2**39)},
-        capacity_mode=CapacityMode.DECLARED,
         max_jobs=10,
         namespaces={"team-a": "team-a", "team-b": "b"},
     )
     assert [spec.namespace_for(name) for name in ("team-a", "team-b", "team-c")] == ["team-a", "b", None]
-
-
-@pytest.mark.parametrize(
-    ("capacity", "mode"),
-    [
-        pytest.param(None, None, id="nothing: as good as the account allows"),
-        pytest.param({}, None, id="nothing in it"),
-        pytest.param({"mode": "Auto"}, CapacityMode.AUTO, id="as objects say that were made with the default"),
-        pytest.param({"mode": "Free"}, CapacityMode.FREE, id="what is free"),
-        pytest.param({"mode": "Declared", "resources": {"cpu": 1}}, CapacityMode.DECLARED, id="what is declared"),
-    ],
-)
-def test_how_a_worker_says_what_it_has(capacity: Any, mode: CapacityMode | None) -> None:
-    spec = WorkerClusterSpec.read(a_worker(capacity=capacity))
-    assert spec.capacity_mode is mode
-    assert (spec.capacity is not None) == (mode is CapacityMode.DECLARED)
 
 
 @pytest.mark.parametrize(
@@ -118,9 +100,6 @@ def test_how_a_worker_says_what_it_has(capacity: Any, mode: CapacityMode | None)
         pytest.param({"labels": {"a": 1}}, "spec.labels[a]", id="a number for a label"),
         pytest.param({"capacity": {"mode": "Declared"}}, "spec.capacity", id="declared without resources"),
         pytest.param({"capacity": {"resources": {"cpu": 1}}}, "spec.capacity", id="resources, but not declared"),
-        pytest.param(
-            {"capacity": {"mode": "Free", "resources": {"cpu": 1}}}, "spec.capacity", id="resources, and what is free"
-        ),
         pytest.param({"capacity": {"mode": "Guess"}}, "spec.capacity.mode", id="an unknown mode"),
         pytest.param(
             {"capacity": {"mode": "Declared", "resources": {"cpu": "lots"}}},
@@ -179,7 +158,6 @@ def test_a_queue_that_says_everything() -> None:
             weight="0.5",
             preempts=["Priority", "FairShare"],
             minRuntime="10m",
-            headWait="1h",
             start={"within": "10m", "attempts": 5},
             hold="Drain",
         )
@@ -197,7 +175,6 @@ def test_a_queue_that_says_everything() -> None:
         weight=Fraction(1, 2),
         preempts=frozenset({Preempts.PRIORITY, Preempts.FAIR_SHARE}),
         min_runtime=600,
-        head_wait=3600,
         start=Start(600, 5),
         hold=Hold.DRAIN,
     )
@@ -217,7 +194,7 @@ def test_a_queue_with_named_workers_has_no_others() -> None:
 def test_a_queue_without_a_cohort_is_what_it_was_before_there_were_any() -> None:
     spec = MirrorQueueSpec.read(a_queue(quota={"resources": {"cpu": 1}}))
     assert (spec.cohort, spec.preempts, spec.hold, spec.start) == (None, frozenset(), Hold.NONE, None)
-    assert (float(spec.weight), spec.min_runtime, spec.head_wait) == (1, 0, 900)
+    assert (float(spec.weight), spec.min_runtime) == (1, 0)
     assert (spec.quota.borrow, spec.quota.lend) == ({}, {})
 
 
@@ -280,7 +257,7 @@ def test_a_weight_is_a_number(weight: object, read: Fraction) -> None:
         pytest.param({"preempts": "Priority"}, "preempts", "must be a list", id="a text for a list"),
         pytest.param({"preempts": [["Priority"]]}, "preempts[0]", "must be one of", id="a list in a list"),
         pytest.param({"minRuntime": "10"}, "minRuntime", "10", id="a time without a unit"),
-        pytest.param({"headWait": "-1m"}, "headWait", "whole hours", id="a negative time"),
+        pytest.param({"minRuntime": "-1m"}, "minRuntime", "whole hours", id="a negative time"),
         pytest.param({"start": {}}, "start.within", "is required", id="starts whenever"),
         pytest.param({"start": {"within": "9s"}}, "start.within", "at least 10s", id="starts too soon"),
         pytest.param({"start": {"within": "1m", "attempts": 0}}, "start.attempts", "from 1 to 10", id="no attempt"),
@@ -499,7 +476,7 @@ WORDS = st.sampled_from(
         ),
         *("values", "workers", "names", "selector", "placement", "quota", "jobs", "onWorkerLost", "after", "action"),
         *("retention", "fence", "lease", "grace", "cpu", "queueingStrategy"),
-        *("cohort", "parent", "borrow", "lend", "preempts", "minRuntime", "headWait", "start", "within", "attempts"),
+        *("cohort", "parent", "borrow", "lend", "preempts", "minRuntime", "start", "within", "attempts"),
         "hold",
     ]
 )

@@ -193,6 +193,19 @@ async def test_what_if_says_what_would_be(tmp_path: Path, capsys: pytest.Capture
         assert await call(hub, *words, "--priority", "50", "--cpu", "2") == 0
         assert capsys.readouterr().out == "With priority 50, cpu 2, Job team/train would go to east now\n"
         assert asked == [{"job": "team/train", "priority": "50", "request.cpu": "2"}]
+        stops = [{"job": "team-b/train-7", "worker": "east", "reason": "Reclaim"}]
+        waits = {
+            "placed": False,
+            "queue": "training",
+            "position": 1,
+            "reason": "WaitsForVictims",
+            "why": "it stops one",
+        }
+        health.add_question("/what-if", lambda _: (200, {**waits, "stops": stops}))
+        assert await call(hub, *words, "--priority", "60") == 0
+        assert "\nIt would stop Job team-b/train-7 on east (Reclaim).\n" in capsys.readouterr().out
+        assert await call(hub, *words, "--priority", "60", "-o", "json") == 0
+        assert json.loads(capsys.readouterr().out)["stops"] == stops
         health.add_question("/what-if", lambda _: (409, {"error": "it does not wait for a worker"}))
         assert await call(hub, *words, "--pods", "2") == 4
         assert "error: it does not wait for a worker" in capsys.readouterr().err

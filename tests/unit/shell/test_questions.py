@@ -125,6 +125,21 @@ def test_a_job_with_another_priority_would_come_earlier_and_stays_where_it_is(wo
     assert explained(world, "job-4")["position"] == 3
 
 
+def test_it_is_told_who_would_be_stopped_and_nobody_is(world: World) -> None:
+    rules = {"cohort": "c", "quota": {"resources": {"cpu": "1"}}, "preempts": ["Priority"]}
+    world.hub.change(MIRROR_QUEUES, "a", "", lambda obj: obj["spec"].update(rules))
+    world.submit("a")
+    world.submit("a")
+    world.settle(10)
+    before = written(world)
+    assert "stops" not in what_if(world, "job-2", request_cpu="500m"), "it has no higher priority"
+    told = what_if(world, "job-2", priority="5")
+    assert (told["placed"], told["reason"]) == (False, "WaitsForVictims")
+    assert told["stops"] == [{"job": "t1/job-1", "worker": "w1", "reason": "Priority"}]
+    world.settle(30)
+    assert written(world) == before
+
+
 def test_a_smaller_job_would_go_where_there_is_room(world: World) -> None:
     world.submit("a", cpus=2)
     world.settle(5)
