@@ -50,7 +50,7 @@ class Supervisor:
 
     def __init__(self) -> None:
         self._group = asyncio.TaskGroup()
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}  # in order: a set of tasks is ordered by addresses
         self._closing = False
         self._death: TaskEnded | LeadershipLost | None = None  # the first one
         self._parent: Supervisor | None = None
@@ -61,8 +61,8 @@ class Supervisor:
         context = copy_context()
         context.run(_current.set, self)
         task = self._group.create_task(self._watch(name, coroutine, may_return=may_return), name=name, context=context)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
         task.add_done_callback(lambda _: coroutine.close())  # one that was cancelled before it began was never awaited
         if self._closing:
             task.cancel()
