@@ -4,12 +4,10 @@ Two queues of one cohort with one cpu of their own each, and Jobs of one cpu tha
 test's history is checked for all promises.
 """
 
-import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-import pytest_asyncio
 
 from clusters.nodes import PREFIX
 from multimirror.api import (
@@ -23,7 +21,6 @@ from multimirror.api import (
     PRIORITY_LABEL,
     QUEUE_LABEL,
 )
-from multimirror.kube.errors import NotFound
 from multimirror.kube.resources import JOBS, PODS
 from tests.e2e.dispatching import Stage, cluster_of, condition, finished, running
 from tests.waiting import eventually
@@ -102,13 +99,10 @@ class Cohort:
         return found[0]
 
 
-@pytest_asyncio.fixture
-async def cohort(stage: Stage) -> AsyncIterator[Cohort]:
-    cohort = Cohort(stage)
-    yield cohort
-    for resource, name in ((MIRROR_QUEUES, cohort.b), (COHORTS, cohort.name)):
-        with contextlib.suppress(NotFound):
-            await stage.management.delete(resource, name)
+@pytest.fixture
+def cohort(stage: Stage) -> Cohort:
+    """Its second queue stays: how long copies are kept is its to say, until the history has been checked."""
+    return Cohort(stage)
 
 
 async def test_own_quota_is_taken_back_and_the_borrower_comes_back_when_there_is_room(
