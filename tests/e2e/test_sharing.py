@@ -152,7 +152,9 @@ async def test_the_preemptor_starts_no_pod_before_those_of_its_victim_are_gone(s
             await stage.finish(name)
 
 
-async def test_a_victim_that_ends_meanwhile_has_ended_and_room_is_there(stage: Stage, cohort: Cohort) -> None:
+async def test_a_borrower_that_has_ended_by_itself_is_not_stopped_and_the_owner_goes(
+    stage: Stage, cohort: Cohort
+) -> None:
     await cohort.share()
     async with stage.dispatcher():
         borrowers = await cohort.b_borrows()
@@ -251,9 +253,7 @@ async def test_without_a_right_to_stop_others_the_lender_waits_in_words(stage: S
             await stage.finish(name)
 
 
-async def test_what_a_queue_does_not_lend_and_what_it_may_not_borrow_are_not_taken(
-    stage: Stage, cohort: Cohort
-) -> None:
+async def test_what_a_queue_may_not_borrow_is_not_taken_until_it_may(stage: Stage, cohort: Cohort) -> None:
     await cohort.share(quota={"borrow": {"cpu": "0"}})
     async with stage.dispatcher():
         await cohort.run("b-1", cohort.b)
