@@ -34,6 +34,7 @@ from multimirror.kube import Client, EventRecorder, WorkQueue
 from multimirror.kube.manager import background
 from multimirror.kube.supervise import Supervisor
 from multimirror.observe.explain import explanation
+from multimirror.observe.positions import Positions
 from multimirror.observe.questions import Questions
 from multimirror.observe.reporter import Reporter
 from multimirror.observe.snapshot import job_view
@@ -52,7 +53,7 @@ from multimirror.reconcile.starts import Starts
 from multimirror.reconcile.wholes import WholeOriginals
 from multimirror.scheduling.announcements import Announcements
 from multimirror.scheduling.assignments import Assignments
-from multimirror.scheduling.plan import PlacementDecision
+from multimirror.scheduling.decisions import PlacementDecision
 from multimirror.scheduling.scheduler import Scheduler
 from multimirror.workers import TokenRenewal, Worker, WorkerOptions, Workers, copies_of, copy_key, identity_of
 
@@ -87,7 +88,7 @@ class Dispatcher:
         self._events = EventRecorder(
             writer, COMPONENT, qps=_EVENTS_PER_SECOND, capacity=5000, wall_clock=lambda: utc_datetime(clock())
         )
-        self._cache = cache = ManagementCache(client, options)
+        self._cache = cache = ManagementCache(client, options, clock=clock)
         of_workers = WorkerOptions(
             origin=signer.origin,
             made_by_us=signer.signed,
@@ -121,6 +122,7 @@ class Dispatcher:
             announcements,
             queues=lambda: cache.queue_specs,
             cohorts=lambda: cache.cohort_specs,
+            held_since=lambda: cache.held_since,
             workers=observer.worker_snapshots,
             worker=observer.worker_snapshot,
             clock=clock,
@@ -154,7 +156,8 @@ class Dispatcher:
         self._fleet = CachedFleet(cache, workers, assignments, scheduler, starts=starts, rates=rates)
         what_if = WhatIf(scheduler, observer.candidate)
         self.questions: Final = Questions(self._fleet, self.ready.is_set, what_if)
-        self._reporter = reporter = Reporter(writer, self._fleet, options, clock=clock)
+        self._reporter = reporter = Reporter(writer, self._fleet, options, clock=clock, tell=self._events.event)
+        self._positions = Positions(writer, self._fleet, originals, clock=clock)
         self._tokens = TokenRenewal(writer, cache.secrets, workers, of_workers, changed=reporter.wake, clock=clock)
         EventHandlers(
             management=cache,
@@ -241,6 +244,7 @@ class Dispatcher:
         async with self._events, Supervisor() as tasks:
             tasks.start("reporter", self._reporter.run())
             tasks.start("tokens", self._tokens.run())
+            tasks.start("positions", self._positions.run())
             tasks.start("first look", self._first_look(), may_return=True)
             scheduler = tasks.start("scheduler", self._scheduler.run(), may_return=True)
             self.ready.set()

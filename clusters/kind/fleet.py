@@ -19,7 +19,7 @@ import yaml
 
 from clusters.fleet import Fleet, FleetOptions, Kubeconfig
 from clusters.kind import records
-from clusters.kind.commands import NotPossibleError, run
+from clusters.kind.commands import CommandError, NotPossibleError, run
 from clusters.kind.config import config_for
 from clusters.kind.node_image import choose, ensure
 from clusters.kind.options import KindOptions
@@ -28,6 +28,10 @@ from clusters.kind.records import Record, delete_cluster
 
 _CREATE_SECONDS: Final = 900.0
 _KEPT_PREFIX: Final = "multimirror"
+_NOT_FROZEN: Final = "unable to freeze"
+"""What the container runtime says when processes start faster than it can stop them, as on a busy machine."""
+_FREEZES: Final = 20
+_FREEZE_SECONDS: Final = 0.5
 
 
 class KindCluster:
@@ -75,7 +79,15 @@ class KindCluster:
 
     async def pause(self) -> None:
         """Everything in it stands still, as in a power failure, until `resume`."""
-        await run("docker", "pause", self.node)
+        for left in reversed(range(_FREEZES)):
+            try:
+                await run("docker", "pause", self.node)
+            except CommandError as error:
+                if _NOT_FROZEN not in str(error) or not left:
+                    raise
+                await asyncio.sleep(_FREEZE_SECONDS)
+            else:
+                return
 
     async def resume(self) -> None:
         """After `pause`."""

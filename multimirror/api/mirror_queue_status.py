@@ -12,6 +12,8 @@ BORROWING: Final = "Borrowing"
 """The condition that the queue uses more than its own."""
 OVERUSED: Final = "Overused"
 """The condition that the queue uses more than it may have, since quota was taken away."""
+HELD: Final = "Held"
+"""The condition that nothing of the queue is placed, as its spec.hold says."""
 INFINITE: Final = "infinite"
 """The share of a queue that borrows although its weight is 0."""
 
@@ -42,7 +44,7 @@ def status_schema() -> Schema:
             "observedGeneration": schema.generation("The generation of the spec that this status answers."),
             "conditions": schema.conditions(
                 "Ready: Jobs are taken. Borrowing: it uses more than its own. Overused: more than it may have, since "
-                "quota was taken away. Each with the reason."
+                "quota was taken away. Held: nothing is placed, as spec.hold says. Each with the reason."
             ),
             "pending": schema.whole("Jobs that wait."),
             "running": schema.whole("Jobs that were given to a cluster and have not finished."),

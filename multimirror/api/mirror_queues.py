@@ -26,6 +26,7 @@ DEFAULT_ATTEMPTS: Final = 3
 SHORTEST_FENCE: Final = 10
 SHORTEST_START: Final = 10
 MOST_ATTEMPTS: Final = 10
+SHORTEST_HEAD_WAIT: Final = 1
 
 
 class Placement(StrEnum):
@@ -130,6 +131,8 @@ class MirrorQueueSpec:
     preempts: frozenset[Preempts] = frozenset()
     min_runtime: float = 0.0
     """For so many seconds its Jobs are not stopped for others."""
+    head_wait: float | None = None
+    """After so many seconds the first Job that waits keeps what becomes free; None: never."""
     start: Start | None = None
     hold: Hold = Hold.NONE
 
@@ -155,6 +158,7 @@ class MirrorQueueSpec:
             weight=spec.weight("weight", DEFAULT_WEIGHT),
             preempts=_preempts(spec, cohort),
             min_runtime=spec.seconds("minRuntime", DEFAULT_MIN_RUNTIME),
+            head_wait=spec.seconds("headWait", None, minimum=SHORTEST_HEAD_WAIT) if "headWait" in spec else None,
             start=_start(spec.part("start")) if "start" in spec else None,
             hold=spec.choice("hold", Hold.NONE),
         )
@@ -242,6 +246,7 @@ def spec_schema() -> Schema:
             ),
             "fence": _fence_schema(),
             **_sharing_schemas(),
+            "headWait": _head_wait_schema(),
             "start": _start_schema(),
             "hold": schema.choice(
                 "None: Jobs are placed. Hold: no more Jobs are placed; those that run go on, and what the queue does "
@@ -283,6 +288,16 @@ def _sharing_schemas() -> dict[str, Schema]:
             default=DEFAULT_MIN_RUNTIME,
         ),
     }
+
+
+def _head_wait_schema() -> Schema:
+    short = rule(f"duration(self) >= duration('{SHORTEST_HEAD_WAIT}s')", f"must be at least {SHORTEST_HEAD_WAIT}s")
+    return schema.duration(
+        "How long a Job waits for room, such as 15m, before room is kept for it: on one cluster, and of what is due to "
+        "the queue. Others get that only if they surely end before (activeDeadlineSeconds), or come first by "
+        "priority. One Job of the queue at a time. Without it: those that fit may pass a large Job for ever.",
+        short,
+    )
 
 
 def _start_schema() -> Schema:

@@ -52,12 +52,19 @@ PREEMPTIONS_ANNOTATION: Final = f"{GROUP}/preemptions"
 """On the original, by us: how often it was stopped by Reclaim or FairShare. It stays."""
 RESUMED_ANNOTATION: Final = f"{GROUP}/resumed"
 """On the original, by us: its user resumed it while it is being taken back: a suspension since then is the user's."""
+CLAIM_ANNOTATION: Final = f"{GROUP}/claim"
+"""On the original, by us, while it waits: the worker where room is kept for it, and since when."""
 STARTING_ANNOTATION: Final = f"{GROUP}/starting"
 """On the original, by us: its queue says how soon its pods have to be ready, and they have not all been ready yet."""
 NOT_STARTED_ANNOTATION: Final = f"{GROUP}/not-started"
 """On the original, by us: on which workers its pods were not ready in time, how often and when (JSON)."""
 WAITS_FOR_ANNOTATION: Final = f"{GROUP}/waits-for"
 """On an event about a Job that waits, by us: the reason in a word, for a dispatcher that is started again."""
+POSITION_ANNOTATION: Final = f"{GROUP}/position"
+"""On the original, by us: which place it has in its queue, from 1; of the first ten that have waited for a minute. For
+people: nothing is decided on it."""
+ESTIMATED_START_ANNOTATION: Final = f"{GROUP}/estimated-start"
+"""On the original, by us, beside its position: when it may start, about, as the queue goes on now."""
 PLACEMENT_ANNOTATIONS: Final = (
     CLUSTER_ANNOTATION,
     CLUSTER_NAMESPACE_ANNOTATION,
@@ -71,6 +78,7 @@ PLACEMENT_ANNOTATIONS: Final = (
     PREEMPTED_AT_ANNOTATION,
     PREEMPTIONS_ANNOTATION,
     RESUMED_ANNOTATION,
+    CLAIM_ANNOTATION,
     STARTING_ANNOTATION,
     NOT_STARTED_ANNOTATION,
 )

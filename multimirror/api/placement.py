@@ -6,12 +6,14 @@ counts as absent: whoever breaks our annotations gets a fresh attempt.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from multimirror.api import jobs
 from multimirror.api.names import (
     ADMITTED_QUEUE_ANNOTATION,
     ATTEMPT_ANNOTATION,
     ATTEMPT_LABEL,
+    CLAIM_ANNOTATION,
     CLUSTER_ANNOTATION,
     CLUSTER_NAMESPACE_ANNOTATION,
     COPY_UID_ANNOTATION,
@@ -26,7 +28,7 @@ from multimirror.api.names import (
     RESUMED_ANNOTATION,
 )
 from multimirror.batch import Json
-from multimirror.batch.times import seconds_of
+from multimirror.batch.times import format_time, seconds_of, utc_datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,25 @@ def preempted_at_of(obj: Json) -> float | None:
 def preemptions_of(obj: Json) -> int:
     """How often it was stopped by Reclaim or FairShare."""
     return _number(annotations(obj).get(PREEMPTIONS_ANNOTATION))
+
+
+class Claim(NamedTuple):
+    """Room that is kept for an object that waits."""
+
+    worker: str
+    since: float
+    """By our clock (whole seconds since the epoch)."""
+
+    def __str__(self) -> str:
+        """As it is written down."""
+        return f"{self.worker} {format_time(utc_datetime(self.since))}"
+
+
+def claim_of(obj: Json) -> Claim | None:
+    """Where room is kept for it; None: nowhere."""
+    worker, _, since = annotations(obj).get(CLAIM_ANNOTATION, "").partition(" ")
+    found = seconds_of(since, -1.0)
+    return Claim(worker, found) if worker and found >= 0 else None
 
 
 def was_resumed(obj: Json) -> bool:

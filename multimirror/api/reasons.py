@@ -28,6 +28,11 @@ EVENTS: Final = {
         "Other Jobs are stopped so that this one can run; the message names them. It waits until their pods are gone.",
         "None. For what the Jobs of a queue may stop others: spec.preempts of the MirrorQueue.",
     ),
+    "RoomKept": Reason(
+        "The Job has waited as long as headWait of its queue says: what becomes free on the named worker is kept for "
+        "it.",
+        "None. It starts when there is enough, there or elsewhere.",
+    ),
     "AssignmentRefused": Reason(
         "The management cluster does not let us write down where the Job goes: a policy or webhook, or a right "
         "that the dispatcher's account lacks. It waits, and is tried again.",
@@ -162,6 +167,11 @@ WAITING: Final = {
     "NoWorkers": Reason(
         "The queue has no worker clusters.", "Correct spec.workers of the MirrorQueue, or label WorkerClusters."
     ),
+    "Claimed": Reason(
+        "There is room for it, but that is kept for a Job that has waited for long (headWait of its queue); the "
+        "message names that one.",
+        "Wait. With spec.activeDeadlineSeconds a Job goes ahead that is over before the other one can start.",
+    ),
     "NoWorkerFits": Reason(
         "Every worker of the queue has a reason against it now; the message names them all.",
         "Wait for room, or put right what the message says (cordoned, not ready, no such namespace, ...).",
@@ -208,8 +218,15 @@ CONDITIONS: Final = {
         "a time until one starts.",
         "See what their events NotStarted say: a registry, nodes or volumes that cannot be used there?",
     ),
+    "Held": Reason(
+        "Nothing of the queue is placed, as its spec.hold says; since when, lastTransitionTime says. Only while it is.",
+        "Set spec.hold of the MirrorQueue to None.",
+    ),
+    "Hold": Reason("Reason of the condition Held: what runs goes on.", "See Held."),
+    "Drain": Reason("Reason of the condition Held: what ran is taken back.", "See Held."),
     "Borrowing": Reason(
-        "The queue uses more than its own quota; the message says of what, and how much.",
+        "The queue uses more than its own quota; the message says of what, how much, and who would take it back first. "
+        "Also an event on the MirrorQueue, when it begins to.",
         "None. To have it for sure, raise quota.resources of the queue.",
     ),
     "WithinQuota": Reason(
@@ -256,5 +273,5 @@ CONDITIONS: Final = {
     ),
     "InternalError": Reason("Something unexpected; the log has the trace.", "Report it, please."),
 }
-"""Reasons of the conditions Connected, Ready, Misbehaving, TokenRenewed, Borrowing, Overused. Other errors of a worker
-have their own names."""
+"""Reasons of the conditions Connected, Ready, Misbehaving, TokenRenewed, Held, Borrowing, Overused. Other errors of a
+worker have their own names."""

@@ -25,6 +25,8 @@ MISBEHAVING: Final = "Misbehaving"
 """The condition that the cluster sent what no honest one does, and is left alone for a while."""
 READY: Final = "Ready"
 """The condition that the cluster can be given Jobs."""
+ROOM_COUNTED: Final = "RoomCounted"
+"""The condition that room is counted node by node; only where it is, or is asked for (`mode: Free`)."""
 RENEWED: Final = "TokenRenewed"
 """The condition that the cluster's token is renewed before it ends; only of tokens that we renew."""
 DEFAULT_KEY: Final = "kubeconfig"
@@ -43,6 +45,7 @@ class CapacityMode(StrEnum):
     """Where the knowledge of a cluster's capacity comes from."""
 
     AUTO = "Auto"
+    FREE = "Free"
     DECLARED = "Declared"
 
 
@@ -65,6 +68,8 @@ class WorkerClusterSpec:
     cordoned: bool = False
     capacity: Mapping[str, Decimal] | None = None
     """As declared; None means: add up the nodes'."""
+    free: bool = False
+    """Room is to be counted node by node, and whoever cannot is to say so."""
     max_jobs: int | None = None
     namespaces: Mapping[str, str] | None = None
     """The namespaces whose Jobs it takes, and what they are called there; None means: all, under their own names."""
@@ -81,6 +86,7 @@ class WorkerClusterSpec:
             weight=spec.number("weight", DEFAULT_WEIGHT, minimum=1),
             cordoned=spec.flag("cordoned"),
             capacity=_capacity(spec.part("capacity")),
+            free=spec.part("capacity").choice("mode", CapacityMode.AUTO) is CapacityMode.FREE,
             max_jobs=spec.optional_number("maxJobs", minimum=1),
             namespaces=_namespaces(spec) if "namespaces" in spec else None,
         )
@@ -191,7 +197,10 @@ def _capacity_schema() -> Schema:
         "How much it can run.",
         {
             "mode": schema.choice(
-                "Auto: what the nodes have to allocate. Declared: what resources says.", CapacityMode.AUTO
+                "Auto: what the nodes have to allocate; where the account may list all pods, as Free. Free: what is "
+                "left on each node, whoever's pods are there; without that right it says so, and counts as Auto. "
+                "Declared: what resources says.",
+                CapacityMode.AUTO,
             ),
             "resources": schema.quantities("With mode Declared: amounts of cpu, memory and any other resource."),
         },
@@ -233,13 +242,20 @@ def status_schema() -> Schema:
             "observedGeneration": schema.generation("The generation of the spec that this status answers."),
             "conditions": schema.conditions(
                 "Connected: it answers. Ready: it can be given Jobs. Misbehaving: it sent what no honest cluster "
-                "does. TokenRenewed: its token is renewed before it ends. Each with the reason."
+                "does. RoomCounted: what is left on each of its nodes is known. TokenRenewed: its token is renewed "
+                "before it ends. Each with the reason."
             ),
             "version": schema.text("The Kubernetes version of its API server."),
             "identity": schema.text(
                 "Which cluster it is: the uid of its kube-system namespace, recorded at first contact. No other "
                 "WorkerCluster gets the same.",
                 limit=64,
+            ),
+            "formerIdentities": schema.name_set(
+                "Which clusters were in its place before it was installed anew, or changed places with another. What "
+                "multimirror made there in the seconds before it noticed is known by these.",
+                schema.text("The uid of a kube-system namespace.", limit=64),
+                limit=8,
             ),
             "misbehaviour": _misbehaviour_schema(),
             "lastContact": schema.timestamp("When it last answered."),

@@ -14,12 +14,13 @@ from datetime import timedelta
 from typing import Any, Final
 
 from multimirror.api import ORIGIN_LABEL, WORKER_CLUSTERS, SpecError, WorkerClusterSpec, is_protected
+from multimirror.api.worker_clusters import CapacityMode
 from multimirror.batch import Json
 from multimirror.cli import credentials
 from multimirror.cli.apply import FIELD_MANAGER, apply
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.cli.progress import say
-from multimirror.cli.worker_account import grant, has_account, lasting_token, request_token, revoke
+from multimirror.cli.worker_account import grant, grant_pods, has_account, lasting_token, request_token, revoke
 from multimirror.cli.workers import cluster_named, reachable, stored_identity
 from multimirror.kube import ApiError, Client, KubeError, resources
 from multimirror.kube.errors import AlreadyExists, Forbidden, NotFound, Unauthorized
@@ -44,6 +45,7 @@ class JoinOptions:
     labels: Mapping[str, str] = field(default_factory=dict)
     weight: int | None = None
     max_jobs: int | None = None
+    free_capacity: bool = False
     server: str | None = None
     token_duration: timedelta = timedelta(hours=24)
     new_token: bool = False
@@ -72,6 +74,8 @@ async def join(management: Client, worker: Client, access: Access, options: Join
     # On the management cluster itself an account of that name is the dispatcher's own: it is used as it is.
     slots = Slots.of(await identity_of(management), options.name)
     await grant(worker, namespaces, slots, account=not (options.same_cluster and await has_account(worker)))
+    if options.free_capacity:
+        await grant_pods(worker)
     secret = _secret_key(existing, options.name, system)
     await _system_namespace(management, system)
     stored, given_before = await _stored(management, secret)
@@ -263,6 +267,8 @@ async def _write(management: Client, options: JoinOptions, existing: Json | None
         ]
     given = {"labels": dict(options.labels) or None, "weight": options.weight, "maxJobs": options.max_jobs}
     spec |= {key: value for key, value in given.items() if value is not None}
+    if options.free_capacity:
+        spec["capacity"] = {"mode": CapacityMode.FREE.value, **({"resources": None} if existing is not None else {})}
     if existing is not None:
         spec["kubeconfig"] = {"path": None, **spec["kubeconfig"]}
         await management.patch(WORKER_CLUSTERS, options.name, {"spec": spec})

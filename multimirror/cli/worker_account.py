@@ -26,6 +26,7 @@ from multimirror.workers.tokens import ACCOUNT, PREFIX, Slots, slot_secret, toke
 _BINDING: Final = "worker/namespace.yaml"
 _EVERYWHERE: Final = "worker/all-namespaces.yaml"
 _LIMITS: Final = "worker/account.yaml"
+_PODS: Final = "worker/free-capacity.yaml"
 _SLOTS: Final = "worker/tokens.yaml"
 _KEY: Final = "SLOTS"
 _PART_OF: Final = "app.kubernetes.io/part-of=multimirror"
@@ -76,6 +77,12 @@ async def grant(worker: Client, namespaces: Mapping[str, str] | None, slots: Slo
     say(f"made the account multimirror there; it may run Jobs in {', '.join(granted)}")
     for where in await _granted_before(worker, set(granted)):
         say(f"note: an earlier join granted {where}; `kubectl delete` on the worker takes that away")
+
+
+async def grant_pods(worker: Client) -> None:
+    """Let the account see what is left on each node: the pods of all namespaces."""
+    await apply_all(worker, manifest(_PODS))
+    say("the account may list the pods of all namespaces there, other tenants' among them: its room is what is left")
 
 
 async def _limit(worker: Client) -> bool:
@@ -175,6 +182,7 @@ async def remove_account(worker: Client) -> None:
     for each in (await worker.list(resources.ROLE_BINDINGS, field_selector=f"metadata.name={name}")).items:
         await remove_all(worker, binding, each["metadata"]["namespace"])
     await remove_all(worker, manifest(_EVERYWHERE))
+    await remove_all(worker, manifest(_PODS))
     await remove_worker_policy(worker)
     await remove_all(worker, [each for each in manifest("worker/worker.yaml") if each["kind"] != "Namespace"])
     await remove(worker, _LASTING)

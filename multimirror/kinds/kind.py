@@ -131,12 +131,22 @@ class Kind(Protocol):
         """How many pods are ready, or have succeeded, and how many are to be there at once. Of an original or of a
         copy."""
 
+    def pods_there(self, obj: Json) -> int:
+        """How many pods run, or are on their way out. Of an original or of a copy."""
+
     def awaited_since(self, copy: Json) -> float | None:
         """Since when a copy's pods are on their way, by its worker's clock (seconds since the epoch); None while it is
         suspended."""
 
+    def is_resuming(self, copy: Json) -> bool:
+        """A copy was resumed, and has not noticed: what it says of itself is of the time before. It is not suspended
+        again before it has, or that would be taken for what it says of the second suspension."""
+
     def has_stopped(self, copy: Json) -> bool:
         """A copy that was suspended has noticed, and no pod of it is left; as far as it says, see `counts_stopping`."""
+
+    def is_stopping(self, copy: Json) -> bool:
+        """A copy was suspended, and what it says of itself is final, but for pods that are on their way out."""
 
     def counts_stopping(self, copy: Json) -> bool:
         """A copy says how many of its pods are on their way out. Where it does not, they are waited for."""
@@ -146,6 +156,10 @@ class Kind(Protocol):
 
     def stop_seconds(self, obj: Json) -> float:
         """How long its pods may take to stop, by their own account. Of an original."""
+
+    def run_seconds(self, obj: Json) -> float | None:
+        """After so many seconds on a worker no pod of it is left, whatever happens; None: nobody knows. Of an
+        original."""
 
     def template_of(self, obj: Json) -> str:
         """A digest of all that its pods are made of."""

@@ -3,6 +3,8 @@
 Recording one is a synchronous call that never waits, never fails and never slows a reconciler down; a task of its own
 sends them. The same event again only raises the count of the first. Each object has a budget (25 at once, then one
 every five minutes), and so has the whole recorder; what exceeds them, or cannot be written, is dropped and counted.
+What a server does not take because it is busy, or does not answer, is sent again for some minutes: whoever told it does
+not tell it twice.
 Namespaces take turns, and where there is no more room the one that has most in line loses its last: whoever floods his
 own users with events does not silence those of others.
 A fault with one event costs that event. Of the objects no more is kept than their events name.
@@ -13,6 +15,7 @@ import asyncio
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
@@ -21,8 +24,9 @@ from typing import Final, Generic, Literal, Self, TypeVar
 import structlog
 
 from . import metrics
+from .backoff import ceiling
 from .client import Client
-from .errors import KubeError, NotFound
+from .errors import AlreadyExists, KubeError, NotFound, ServerError, TimedOut, TooManyRequests, Unreachable
 from .limits import Limits
 from .resource import Object
 from .resources import EVENTS
@@ -33,6 +37,11 @@ _log = structlog.get_logger(__name__)
 _REMEMBERED: Final = 4096
 _LONGEST_MESSAGE: Final = 1024  # the API's own limit
 _FLUSH: Final = 5.0
+_TRIES: Final = 10
+_FIRST_WAIT: Final = 1.0
+_LONGEST_WAIT: Final = 60.0
+_PASSING: Final = (TooManyRequests, ServerError, Unreachable, TimedOut)
+"""What may be otherwise a little later."""
 
 _Key = tuple[str, str, str, str]
 V = TypeVar("V")
@@ -70,7 +79,9 @@ class _Event:
     last: str
     annotations: Mapping[str, str]
     count: int = 1
-    written: str | None = None  # the name of its Event object
+    failed: int = 0  # tries in a row
+    name: str = ""  # of its Event object, once somebody has tried to write it
+    written: bool = False
 
 
 class EventRecorder:
@@ -96,6 +107,7 @@ class EventRecorder:
         self._wall_clock = wall_clock
         self._limits = Limits(1, qps)
         self._pending: Turns[_Key, _Event] = Turns()  # by namespace
+        self._later: dict[_Key, tuple[_Event, asyncio.TimerHandle]] = {}  # those that are tried again
         self._known: _Recent[_Event] = _Recent()
         self._budgets: _Recent[tuple[float, float]] = _Recent()  # uid: (left, when that was)
         self._news = asyncio.Event()
@@ -125,7 +137,7 @@ class EventRecorder:
         uid, namespace = involved.get("uid", ""), involved.get("namespace", "")
         key = (uid, type, reason, message)
         now = self._wall_clock().strftime("%Y-%m-%dT%H:%M:%SZ")
-        event = self._pending.get(namespace, key)
+        event = self._pending.get(namespace, key) or self._later.get(key, (None,))[0]
         if event is not None:
             event.count += 1
             event.last = now
@@ -158,7 +170,7 @@ class EventRecorder:
         return share - self._pending.count(namespace)
 
     async def flush(self) -> None:
-        """Wait until everything recorded so far has been written or dropped."""
+        """Wait until everything recorded so far has been tried once, at least: written, dropped, or put off."""
         await self._idle.wait()
 
     async def __aenter__(self) -> Self:
@@ -172,6 +184,8 @@ class EventRecorder:
         if self._tasks is None:
             return
         tasks, self._tasks = self._tasks, None
+        for _, timer in self._later.values():
+            timer.cancel()
         try:
             if tasks.why_unhealthy() is None:  # else there is nobody who would send them
                 async with asyncio.timeout(_FLUSH):
@@ -190,7 +204,12 @@ class EventRecorder:
                     key, event = self._pending.pop()  # only now: until here it could still be counted up
                     try:
                         await self._write(event)
+                        event.failed = 0
                         self._known.put(key, event)
+                    except _PASSING as error:
+                        self._known.pop(key)
+                        self._put_off(key, event, error.retry_after or 0.0)
+                        _log.debug("an event was not written yet", cluster=self._client.cluster, error=str(error))
                     except KubeError as error:  # also when a guard says that we do not lead any more
                         self._known.pop(key)
                         self._drop("error")
@@ -200,26 +219,46 @@ class EventRecorder:
                         self._fault(event.reason)
             self._idle.set()
 
+    def _put_off(self, key: _Key, event: _Event, least: float) -> None:
+        """Try it again, others first; not for ever, and no more of them than may wait."""
+        event.failed += 1
+        if event.failed >= _TRIES or len(self._later) >= self._capacity:
+            self._drop("error")
+            return
+        wait = max(least, ceiling(event.failed - 1, initial=_FIRST_WAIT, maximum=_LONGEST_WAIT))
+        self._later[key] = event, asyncio.get_running_loop().call_later(wait, self._put_back, key)
+
+    def _put_back(self, key: _Key) -> None:
+        event, _ = self._later.pop(key)
+        namespace = event.involved.get("namespace", "")
+        if self.room(namespace) <= 0 or len(self._pending) >= self._capacity:
+            self._drop("full")
+            return
+        self._pending.put(namespace, key, event)
+        self._idle.clear()
+        self._news.set()
+
     async def _write(self, event: _Event) -> None:
         namespace = event.involved.get("namespace", "default")
-        if event.written is not None:
+        if event.written:
             again = {"count": event.count, "lastTimestamp": event.last}
             try:
-                await self._client.patch(EVENTS, event.written, again, namespace)
+                await self._client.patch(EVENTS, event.name, again, namespace)
             except NotFound:  # the server keeps Events for an hour
-                event.written, event.count, event.first = None, 1, event.last
+                event.name, event.written, event.count, event.first = "", False, 1, event.last
             else:
                 return
-        name = f"{event.involved['name'][:220]}.{uuid.uuid4().hex[:16]}"
-        await self._client.create(EVENTS, self._object(event, name, namespace), namespace)
-        event.written = name
+        event.name = event.name or f"{event.involved['name'][:220]}.{uuid.uuid4().hex[:16]}"
+        with suppress(AlreadyExists):  # by a try whose answer was lost
+            await self._client.create(EVENTS, self._object(event, namespace), namespace)
+        event.written = True
 
-    def _object(self, event: _Event, name: str, namespace: str) -> Object:
+    def _object(self, event: _Event, namespace: str) -> Object:
         annotations = {"annotations": dict(event.annotations)} if event.annotations else {}
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": name, "namespace": namespace, **annotations},
+            "metadata": {"name": event.name, "namespace": namespace, **annotations},
             "involvedObject": event.involved,
             "reason": event.reason,
             "message": event.message,

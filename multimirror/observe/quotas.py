@@ -13,7 +13,7 @@ from decimal import Decimal
 from itertools import accumulate
 from typing import Final
 
-from multimirror.api import CohortSpec, MirrorQueueSpec
+from multimirror.api import CohortSpec, MirrorQueueSpec, Preempts
 from multimirror.kinds.pod_sets import Amounts, nanos, quantities_of
 from multimirror.observe.fair_shares import FairShares
 from multimirror.observe.sharing import Overuse, QuotaView
@@ -48,6 +48,8 @@ class Quotas:
         self._owns: list[dict[str, int]] = [{} for _ in self._tree.nodes]
         """By cohort: what it and all below it have of their own."""
         self._lent: list[dict[str, int]] = [{} for _ in self._tree.nodes]
+        self._lenders: list[dict[str, Node]] = [{} for _ in self._tree.nodes]
+        """By cohort: the member that lends most, of those that may take it back."""
         self._fair = FairShares(self._tree)
 
     def count(self, usage: Callable[[str], tuple[int, Amounts]], waiting: Mapping[str, Amounts]) -> Iterator[None]:
@@ -85,6 +87,7 @@ class Quotas:
             used=quantities_of(_some(has, told)),
             borrowed=quantities_of(_some(self._borrowed(node), told)),
             lent=quantities_of(_some(self._lent[node.index], told)),
+            lenders=dict(self._first_lenders(node)),
             counted=tuple(each for each in told if each in node.quotas),
             shares=shares,
             share=found.thousandths,
@@ -136,9 +139,22 @@ class Quotas:
         ]
         out = self._lent[cohort.index].get(resource, 0)
         wanted = out + sum(max(0, above) for above in over) - cohort.quotas[resource].own
+        most = 0
         for child, part in zip(members, in_proportion(min(wanted, sum(left)), left), strict=True):
             if part:
                 self._lent[child.index][resource] = part
+            if part > most and (not child.is_queue or Preempts.RECLAIM in self._of[0][child.name].preempts):
+                most, self._lenders[cohort.index][resource] = part, child
+
+    def _first_lenders(self, queue: Node) -> Iterator[tuple[str, str]]:
+        """Of each resource that a queue borrows: the nearest one that lends most, and may take it back."""
+        for resource in self._borrowed(queue):
+            found = (self._lenders[cohort.index].get(resource) for cohort in queue.path[1:])
+            lender = next((each for each in found if each is not None and each not in queue.path), None)
+            while lender is not None and not lender.is_queue:
+                lender = self._lenders[lender.index].get(resource)
+            if lender is not None:
+                yield resource, lender.name
 
     def _borrowed(self, node: Node) -> dict[str, int]:
         if node.parent is None:

@@ -19,6 +19,7 @@ from multimirror.batch import Json
 from multimirror.kube import Client
 from multimirror.kube.supervise import Supervisor
 from multimirror.observe import metrics
+from multimirror.observe.borrowing import BorrowingEvents, Tell
 from multimirror.observe.cohorts import cohort_view, queues_by_cohort
 from multimirror.observe.copies import CopyCounter
 from multimirror.observe.quota_counter import QuotaCounter
@@ -52,13 +53,21 @@ class Reporter:
     """Writes our own objects' status. `wake` it when something changed; `run` it as a task."""
 
     def __init__(
-        self, client: Client, state: FleetState, options: DispatcherOptions, *, clock: Callable[[], float] = time.time
+        self,
+        client: Client,
+        state: FleetState,
+        options: DispatcherOptions,
+        *,
+        clock: Callable[[], float] = time.time,
+        tell: Tell = lambda about, reason, message: None,
     ) -> None:
+        """`tell` the users of an object something: what is said of the condition that it begins to borrow."""
         self._state, self._options, self._clock = state, options, clock
         self._workers = StatusWriter(client, WORKER_CLUSTERS, report_seconds=options.report_seconds)
         self._queues = StatusWriter(
             client, MIRROR_QUEUES, report_seconds=options.report_seconds, unhurried=(BORROWING, OVERUSED)
         )
+        self._borrowing = BorrowingEvents(tell)
         self._cohorts = StatusWriter(client, COHORTS, report_seconds=options.report_seconds)
         self._workers_changed, self._queues_changed = asyncio.Event(), asyncio.Event()
         self._copies = CopyCounter(shortest_interval=options.report_seconds)
@@ -142,7 +151,9 @@ class Reporter:
         for part, make in parts:
             key = f"{part} of {obj['metadata']['uid']}"
             try:
-                await writer.write(obj, part, make())
+                status = make()
+                if await writer.write(obj, part, status) and writer is self._queues:
+                    self._borrowing.written(obj, status)
             except Exception as error:  # noqa: BLE001 - nor one part of it the others
                 self._log_once(key, f"{type(error).__name__}: {error}", name=obj["metadata"]["name"])
             else:

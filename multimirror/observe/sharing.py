@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-from multimirror.api.mirror_queue_status import BORROWING, INFINITE, OVERUSED
+from multimirror.api import Hold
+from multimirror.api.mirror_queue_status import BORROWING, HELD, INFINITE, OVERUSED
 from multimirror.batch import Json
 
 _TOLD: Final = 4
@@ -41,6 +42,8 @@ class QuotaView:
     used: Mapping[str, Decimal] = field(default_factory=dict)
     borrowed: Mapping[str, Decimal] = field(default_factory=dict)
     lent: Mapping[str, Decimal] = field(default_factory=dict)
+    lenders: Mapping[str, str] = field(default_factory=dict)
+    """Of what it borrows: the queue that would take its own back first, where one may."""
     counted: tuple[str, ...] = ()
     """The resources that a quota limits for it."""
     shares: bool = False
@@ -81,16 +84,28 @@ def sharing_conditions(view: QuotaView | None) -> Iterator[Condition]:
         yield _overused(view)
 
 
+def hold_conditions(hold: Hold) -> Iterator[Condition]:
+    """Only while it is held: since when, its time of transition says."""
+    if hold is Hold.HOLD:
+        yield HELD, True, "Hold", "nothing of it is placed, as spec.hold says; what runs goes on"
+    elif hold is Hold.DRAIN:
+        yield HELD, True, "Drain", "nothing of it is placed, as spec.hold says, and what ran is taken back"
+
+
 def _borrowing(view: QuotaView) -> Condition:
     if not view.borrowed:
         return BORROWING, False, "WithinQuota", "it uses no more than its own"
-    words = [
-        f"{_text(view.used.get(name, Decimal(0)))} {name}, {_text(view.own.get(name, Decimal(0)))} its own"
-        for name in sorted(view.borrowed)
-    ]
-    rest = f" and {len(words) - _TOLD} more" if len(words) > _TOLD else ""
-    told = "; ".join(words[:_TOLD]) + rest
-    return BORROWING, True, "Borrowing", f"it uses {told}. What is borrowed may be taken back at any time"
+    words = [_borrows(view, name) for name in sorted(view.borrowed)]
+    rest = f", and of {len(words) - _TOLD} more" if len(words) > _TOLD else ""
+    return BORROWING, True, "Borrowing", f"it uses {', and '.join(words[:_TOLD])}{rest}"
+
+
+def _borrows(view: QuotaView, name: str) -> str:
+    used, own = view.used.get(name, Decimal(0)), view.own.get(name, Decimal(0))
+    first = f", by queue {view.lenders[name]} first" if name in view.lenders else ""
+    return (
+        f"{_text(used)} {name}, {_text(own)} its own; {_text(view.borrowed[name])} may be taken back at any time{first}"
+    )
 
 
 def _overused(view: QuotaView) -> Condition:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final, Protocol
 
-from multimirror.api import CohortSpec, MirrorQueueSpec, SpecError, WorkerClusterSpec
+from multimirror.api import CohortSpec, Hold, MirrorQueueSpec, SpecError, WorkerClusterSpec
 from multimirror.batch import Json
 from multimirror.batch.names import qualified_name
 from multimirror.observe.sharing import QuotaView, RecentStarts
@@ -204,6 +204,7 @@ class MirrorQueueView:
     generation: int = 1
     problem: str = ""
     """Why its spec cannot be read."""
+    hold: Hold = Hold.NONE
     pending: int = 0
     running: int = 0
     finished: int = 0
@@ -281,10 +282,12 @@ def mirror_queue_view(state: FleetState, queue: Json, quotas: CountedQuotas | No
     name = queue["metadata"]["name"]
     running, finished, pending = state.running_by_worker(name), state.finished_by_worker(name), state.pending(name)
     workers = sorted(each for each in {*running, *finished} if each and (running.get(each) or finished.get(each)))
+    spec = state.queue_spec(name)
     return MirrorQueueView(
         name=name,
         generation=queue["metadata"].get("generation", 1),
-        problem=_problem(queue) if state.queue_spec(name) is None else "",
+        problem=_problem(queue) if spec is None else "",
+        hold=spec.hold if spec is not None else Hold.NONE,
         pending=pending,
         running=state.queue_usage(name).jobs,
         finished=sum(finished.values()),

@@ -17,10 +17,11 @@ from multimirror.observe.start_rates import StartRates
 from multimirror.reconcile.cache import ManagementCache
 from multimirror.reconcile.starts import Starts
 from multimirror.scheduling.assignments import Assignments
-from multimirror.scheduling.order import QueueOrder, WaitingSnapshot, in_order
+from multimirror.scheduling.order import QueueOrder, in_order
 from multimirror.scheduling.scheduler import Scheduler
 from multimirror.scheduling.usage import Reservation
 from multimirror.scheduling.usage import Usage as SchedulerUsage
+from multimirror.scheduling.waiting import WaitingSnapshot
 from multimirror.workers import TokenState, Workers, WorkerState
 
 

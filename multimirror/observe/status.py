@@ -16,7 +16,7 @@ from decimal import Decimal
 from typing import Final
 
 from multimirror.api import READY, RENEWED
-from multimirror.api.mirror_queue_status import BORROWING, OVERUSED
+from multimirror.api.mirror_queue_status import BORROWING, HELD, OVERUSED
 from multimirror.batch import Json
 from multimirror.batch.quantities import canonical
 from multimirror.batch.times import format_time, seconds_of, utc_datetime
@@ -24,6 +24,7 @@ from multimirror.observe.cohorts import CohortView
 from multimirror.observe.sharing import (
     QuotaView,
     are_about_the_same,
+    hold_conditions,
     recent_numbers,
     share_text,
     sharing_conditions,
@@ -52,10 +53,16 @@ def worker_cluster_conditions(view: WorkerClusterView, before: Json, now: float,
         "observedGeneration": view.generation,
         "conditions": _conditions(_but_the_tokens(before, view.token), wanted, now, view.generation),
         "misbehaviour": state.misbehaviour.written() if state.misbehaviour is not None else None,
-        **({"identity": _words(state.identity, _LONGEST_UID)} if state.identity else {}),
+        **(_identities(state) if state.identity else {}),
         **_token(view.token),
         **_contact(state, before, contact_seconds),
     }
+
+
+def _identities(state: WorkerState) -> Json:
+    """In one write: whoever reads the new one has to know which copies were signed for the one before."""
+    former = [_words(each, _LONGEST_UID) for each in state.former]
+    return {"identity": _words(state.identity, _LONGEST_UID), "formerIdentities": former or None}
 
 
 def worker_cluster_numbers(view: WorkerClusterView) -> Json:
@@ -109,9 +116,10 @@ def _contact(state: WorkerState, before: Json, contact_seconds: float) -> Json:
 
 def mirror_queue_conditions(view: MirrorQueueView, before: Json, now: float) -> Json:
     ready = (READY, False, "InvalidSpec", view.problem) if view.problem else (READY, True, "Ready", "Jobs are taken")
-    wanted = [ready, *sharing_conditions(view.quota)]
+    wanted = [ready, *hold_conditions(view.hold), *sharing_conditions(view.quota)]
     if view.quota is not None or view.problem:
         before = _but(before, {BORROWING, OVERUSED} - {each[0] for each in wanted})
+    before = _but(before, {HELD} - {each[0] for each in wanted})
     return {
         "observedGeneration": view.generation,
         "conditions": _conditions(before, wanted, now, view.generation),

@@ -76,8 +76,9 @@ class StatusWriter:
         self._last = {uid: last for uid, last in self._last.items() if uid in found}
         return [found[uid] for uid in sorted(found, key=self._last_at)]
 
-    async def write(self, obj: Json, part: str, wanted: Json) -> None:
-        """The fields of one part of the status (None: it is to go), unless they are there, or it is not due."""
+    async def write(self, obj: Json, part: str, wanted: Json) -> bool:
+        """The fields of one part of the status (None: it is to go), unless they are there, or it is not due. Whether
+        something was written."""
         metadata, before = obj["metadata"], obj.get("status") or {}
         patch = merge_patch(
             {field: before[field] for field in wanted if field in before},
@@ -87,7 +88,7 @@ class StatusWriter:
         now, parts = asyncio.get_running_loop().time(), self._last.setdefault(uid, {})
         last = parts.get(part, _NEVER)
         if not patch or not self._is_due(patch, before, version, last, now):
-            return
+            return False
         parts[part] = _LastWrite(now, failure="its fate is unknown")
         body = {"metadata": {"uid": uid}, "status": patch}
         try:
@@ -101,6 +102,8 @@ class StatusWriter:
                 parts[part] = _LastWrite(now, ineffective=(version, patch))
             else:
                 parts[part] = _LastWrite(now, replaced_version=version)
+                return True
+        return False
 
     def _failed(self, error: KubeError, last: _LastWrite, now: float, *, name: str, part: str) -> _LastWrite:
         refused = isinstance(error, Invalid | Forbidden | BadRequest)

@@ -13,10 +13,11 @@ from multimirror.batch import Json
 from multimirror.batch.quantities import QuantityError, quantity
 from multimirror.kinds import JOB, Ref
 from multimirror.kinds.pod_sets import Amounts, nanos
+from multimirror.kinds.pod_shapes import ONE_POD, Gang, PodShape
 from multimirror.observe.slices import Slices, TooLong
 from multimirror.scheduling.candidates import Candidate
-from multimirror.scheduling.order import Waiting, WaitingSnapshot
-from multimirror.scheduling.plan import Placed, Preempts, Step
+from multimirror.scheduling.decisions import Placed, Preempts, Step
+from multimirror.scheduling.waiting import Waiting, WaitingSnapshot
 
 _REQUEST: Final = "request."
 _MOST_PRIORITY: Final = 999_999_999
@@ -72,7 +73,20 @@ class Changes:
         if self.pods is not None and before:
             asked = {name: amount * nanos(self.pods) // before for name, amount in asked.items()}
         priority = self.priority if self.priority is not None else candidate.priority
-        return replace(candidate, priority=priority, requests=asked | dict(self.requests))
+        made = replace(candidate, priority=priority, requests=asked | dict(self.requests))
+        return replace(made, gang=_gang_of(made)) if made.requests != candidate.requests else made
+
+
+def _gang_of(candidate: Candidate) -> Gang:
+    """Its pods, when what it asks for has changed: as many as it asks for, each with its part. Pods of several shapes
+    have no such parts: where they go is decided by sums alone."""
+    pods = candidate.requests.get("pods", 0) // ONE_POD
+    if len(candidate.gang) != 1 or pods < 1:
+        return ()
+    ((shape, _),) = candidate.gang
+    parts = {name: -(-amount // pods) for name, amount in candidate.requests.items()}
+    asked = tuple(sorted((name, amount) for name, amount in parts.items() if amount > 0))
+    return ((PodShape(asked, shape.selector, shape.terms, shape.tolerations), pods),)
 
 
 def _number(parameters: Mapping[str, str], name: str, most: int) -> int | None:

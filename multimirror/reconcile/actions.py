@@ -1,7 +1,7 @@
 """What can be decided about one object. An action names all that its execution needs; carrying it out decides nothing.
 
 on the management cluster   Preempt, NoteResumed, Unassign, Reserve, Annotate, PatchStatus, Tell, RejectStatus
-on a worker                 CreateCopy, DeleteCopy, SyncCopy, AskPods
+on a worker                 CreateCopy, DeleteCopy, SyncCopy, AskPods, AskStopping
 for the scheduler           Enqueue, Grow
 for later                   Show, Requeue
 """
@@ -146,6 +146,15 @@ class AskPods:
 
 
 @dataclass(frozen=True, slots=True)
+class AskStopping:
+    """Find out whether pods of a copy that was suspended are still there (stopping.py)."""
+
+    worker: str
+    namespace: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Show:
     """It is held, and its status does not say so yet (showing.py)."""
 
@@ -157,6 +166,6 @@ class Requeue:
     seconds: float
 
 
-WorkerAction = CreateCopy | DeleteCopy | SyncCopy | AskPods
+WorkerAction = CreateCopy | DeleteCopy | SyncCopy | AskPods | AskStopping
 ManagementAction = Preempt | NoteResumed | Unassign | Reserve | Annotate | PatchStatus | RejectStatus | Tell
 Action = Enqueue | Grow | ManagementAction | WorkerAction | Show | Requeue

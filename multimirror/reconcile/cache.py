@@ -6,9 +6,15 @@ An installation that is older than the kind Cohort goes on without: no queue of 
 Nothing here is asked of an API server, and nothing is written. Objects from the caches are shared: do not change them.
 """
 
+import time
+from collections.abc import Callable
+
 import structlog
 
-from multimirror.api import COHORTS, MIRROR_QUEUES, WORKER_CLUSTERS, CohortSpec, MirrorQueueSpec, SpecError
+from multimirror.api import COHORTS, MIRROR_QUEUES, WORKER_CLUSTERS, CohortSpec, Hold, MirrorQueueSpec, SpecError
+from multimirror.api.mirror_queue_status import HELD
+from multimirror.batch import find_condition
+from multimirror.batch.times import seconds_of
 from multimirror.kinds import KINDS, Kinds
 from multimirror.kube import Change, Client, Informer
 from multimirror.kube.resources import NAMESPACES, SECRETS
@@ -22,7 +28,15 @@ _log = structlog.get_logger(__name__)
 class ManagementCache:
     """Everything that is followed on the management cluster."""
 
-    def __init__(self, client: Client, options: DispatcherOptions, kinds: Kinds = KINDS) -> None:
+    def __init__(
+        self,
+        client: Client,
+        options: DispatcherOptions,
+        kinds: Kinds = KINDS,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._clock = clock
         self.namespaces = Informer(client, NAMESPACES, trim=trim_namespace)
         self.queues = Informer(client, MIRROR_QUEUES)
         self.cohorts = Informer(client, COHORTS, optional=True)
@@ -33,6 +47,8 @@ class ManagementCache:
         """The queues that can be read, by name."""
         self.cohort_specs: dict[str, CohortSpec] = {}
         """The Cohorts that can be read, by name. Any other cohort is what a name makes of it: the root of a tree."""
+        self.held_since: dict[str, float] = {}
+        """By queue: since when it is held, where that is known. (For people.)"""
         self.queues.add_handler(self._queue_changed)
         self.cohorts.add_handler(self._cohort_changed)
 
@@ -56,6 +72,7 @@ class ManagementCache:
             await informer.synced()
 
     def _queue_changed(self, change: Change) -> None:
+        self._note_hold(change)
         if not spec_changed(change):
             return  # whoever decided on its rules must not think that they are others
         name = change.object["metadata"]["name"]
@@ -65,6 +82,19 @@ class ManagementCache:
                 self.queue_specs[name] = MirrorQueueSpec.read(change.new)
             except SpecError as error:
                 _log.warning("a queue cannot be used", queue=name, error=str(error))
+
+    def _note_hold(self, change: Change) -> None:
+        """From its status; before that says so, from when it was seen to be held."""
+        name, queue = change.object["metadata"]["name"], change.new or {}
+        if (queue.get("spec") or {}).get("hold", Hold.NONE) == Hold.NONE:
+            self.held_since.pop(name, None)
+            return
+        held = find_condition((queue.get("status") or {}).get("conditions") or (), HELD)
+        since = seconds_of(held.get("lastTransitionTime"), 0.0) if held is not None else 0.0
+        if since:
+            self.held_since[name] = since
+        elif change.old is not None:
+            self.held_since.setdefault(name, self._clock())
 
     def _cohort_changed(self, change: Change) -> None:
         if not spec_changed(change):

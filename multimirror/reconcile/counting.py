@@ -48,6 +48,8 @@ def _is_untouched(reserved: Reserved, obj: Json) -> bool:
 
 def another_template(kind: Kind, obj: Json, copy: Copy | None) -> list[Action]:
     """Its copy cannot follow: a new one is made, once the old one has no pods any more."""
+    if copy is not None and kind.is_resuming(copy.object):
+        return []  # what it says is of the time before; that it has noticed will be observed
     if copy is not None and not kind.is_suspended(copy.object):
         patch = kind.suspension(suspend=True)
         return [SyncCopy(copy.worker, copy.namespace, copy.name, copy.uid, patch)]

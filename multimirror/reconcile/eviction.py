@@ -1,9 +1,12 @@
 """How an object that carries the mark `preempted` is taken back from its worker: pure, and from what is seen alone.
 
-    copy runs               it is suspended; its fence is not renewed any more
+    copy runs               it is suspended; its fence is not renewed any more. One that was just resumed, and still
+                            says that it is suspended, has to notice that first: else nobody could tell what it says of
+                            the time before from what it says of this suspension, and its pods may be starting
     copy is stopping        its status is mirrored, and it is left alone. It has stopped when it shows that it was
                             suspended and that no pod is left: none active, none terminating. A worker too old to count
-                            those that are terminating is given their own time to stop, and a little more
+                            those that are terminating is given their own time to stop, and a little more. Its pods
+                            are also asked for, where we may: its status is a second late (stopping.py)
     copy has stopped        the object loses its worker and the mark in one write. It waits again; the copy is stale
     copy ends, or is gone   its end is mirrored, as ever; without one the object loses its worker, too
 
@@ -25,6 +28,7 @@ from multimirror.api.placement import Copy, admitted_queue_of, preempted_at_of, 
 from multimirror.batch import Json
 from multimirror.kinds.kind import Kind
 from multimirror.kinds.preempted import Preemption
+from multimirror.reconcile import stopping
 from multimirror.reconcile.actions import (
     Action,
     DeleteCopy,
@@ -70,7 +74,7 @@ def take_back(obj: Json, state: ObservedState, copy: Copy, contact: Contact, mir
         return mirrored  # its end will be observed
     writes = any(isinstance(action, PatchStatus) for action in mirrored)  # one write to the original at a time
     since = _since(obj, state, copy, contact)
-    stops = _stops_in(obj, state, copy, since)
+    stops = 0.0 if stopping.are_gone(state, copy) else _stops_in(obj, state, copy, since)
     late = _left(since, kind.stop_seconds(obj) + _STUCK_SECONDS, state.now)
     if stops == 0 and not writes:
         return mirrored + taken_away(kind, copy.worker)
@@ -80,7 +84,8 @@ def take_back(obj: Json, state: ObservedState, copy: Copy, contact: Contact, mir
     resumed = _user_resumed(obj, kind, copy, may_write=not writes)
     if copy.terminating:
         return [*resumed, _is_going(kind, copy), *mirrored]
-    return [*resumed, *_stop(obj, state, copy, late), *_again(stops), *mirrored]
+    asks = stopping.asked(state, copy, since, kind.stop_seconds(obj)) if contact.connected else []
+    return [*resumed, *_stop(obj, state, copy, late), *_again(stops), *asks, *mirrored]
 
 
 def _stop(obj: Json, state: ObservedState, copy: Copy, late: float | None) -> list[Action]:
@@ -89,6 +94,8 @@ def _stop(obj: Json, state: ObservedState, copy: Copy, late: float | None) -> li
     told = kind.is_suspended(copy.object)
     refused = not told and state.rejected_patch == {"of": copy.uid, **patch}
     allowed = kind.stop_seconds(obj) + _STUCK_SECONDS
+    if kind.is_resuming(copy.object) and not refused:
+        return [_is_unnoticed(kind, copy, allowed)] if late == 0 else _again(late)
     if late == 0 and (refused or kind.suspended_at(copy.object) is not None):
         return [_is_stuck(kind, copy, allowed), DeleteCopy(copy.worker, copy.namespace, copy.name, copy.uid, "stuck")]
     if not told and not refused:

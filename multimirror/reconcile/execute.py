@@ -32,6 +32,7 @@ from multimirror.reconcile import metrics
 from multimirror.reconcile.actions import (
     Annotate,
     AskPods,
+    AskStopping,
     CreateCopy,
     DeleteCopy,
     PatchStatus,
@@ -47,7 +48,7 @@ from multimirror.reconcile.metrics import DispatchTimer
 from multimirror.reconcile.originals import Originals
 from multimirror.reconcile.pacing import Pacer, job_bucket
 from multimirror.reconcile.starting import words_of
-from multimirror.reconcile.state import ObservedState
+from multimirror.reconcile.state import ObservedState, StoppingPods
 from multimirror.reconcile.wholes import WholeOriginals
 from multimirror.scheduling.announcements import Announcements
 from multimirror.workers import Session, Worker
@@ -234,7 +235,28 @@ class WorkerExecutor:
         if isinstance(action, AskPods):
             self._context.memory.of(ref).pods_said = action.attempt, await self._ask_pods(action)
             return None
+        if isinstance(action, AskStopping):
+            await self._ask_stopping(ref, action)
+            return None
         return await self._create(state.kind, state.original, action)
+
+    async def _ask_stopping(self, ref: Ref, action: AskStopping) -> None:
+        """Whether there is one; where we may not know, or it does not answer, there is none that we have seen."""
+        notes, selector = self._context.memory.of(ref), f"{CONTROLLER_UID_LABEL}={action.uid}"
+        known = notes.stopping if notes.stopping is not None and notes.stopping.copy == action.uid else None
+        there, seen = False, known is not None and known.seen
+        pages = self._session.client.pages(
+            PODS, action.namespace, label_selector=selector, limit=1, timeout=_ASK_SECONDS
+        )
+        try:
+            async for page in pages:
+                there = bool(page.items)
+                break
+        except ApiError as error:
+            _log.info("whether pods are still there is not known", cluster=self._name, error=str(error))
+            seen = False
+        seen = seen or there
+        notes.stopping = StoppingPods(action.uid, self._context.clock(), there=there, seen=seen)
 
     async def _ask_pods(self, action: AskPods) -> str:
         """What some of its pods say; nothing where we may not know, or it does not answer soon."""
@@ -265,6 +287,7 @@ class WorkerExecutor:
         if whole is None:
             return _SOON  # it is another one than was decided on, as our cache will show
         copy = self._signed_copy(kind, whole, action, name)
+        notes.asked = action.attempt
         try:
             answer = await self._session.writer.create(kind.resource, copy, namespace)
         except AlreadyExists:
@@ -404,6 +427,7 @@ class WorkerExecutor:
 
     def _refused(self, ref: Ref, why: str) -> RequeueAfter | None:
         why = "".join(each if each.isprintable() else " " for each in why[:_LONGEST_REASON])
+        self._context.memory.of(ref).asked = None
         self._context.memory.refuse(ref, self._name, why, self._context.clock() + self._context.refusal_seconds)
         metrics.REFUSED.labels(self._name).inc()
         _log.info("copy refused", ref=str(ref), cluster=self._name, why=why)

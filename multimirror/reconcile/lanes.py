@@ -25,6 +25,7 @@ from multimirror.reconcile.actions import (
     Action,
     Annotate,
     AskPods,
+    AskStopping,
     CreateCopy,
     Enqueue,
     Grow,
@@ -271,7 +272,7 @@ class Lanes:
         for action in decide(state):
             if isinstance(action, WorkerAction) and action.worker == name:
                 result = await executor.execute(ref, state, action) or result
-                if result is None and isinstance(action, CreateCopy | AskPods):
+                if result is None and isinstance(action, CreateCopy | AskPods | AskStopping):
                     self.add(ref)
         return result
 

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from multimirror.batch import Json
 from multimirror.kinds.kind import Ref
 from multimirror.reconcile.pacing import Bucket
+from multimirror.reconcile.state import StoppingPods
 
 _ATTEMPTS_KNOWN: Final = 4
 
@@ -37,12 +38,16 @@ class Notes:
     last_seen: LastSeen | None = None
     made: dict[int, str] = field(default_factory=dict)
     """The uids of its copies, by attempt, as far as we know them; of the latest few."""
+    asked: int | None = None
+    """For which attempt a copy was asked for that was neither refused nor seen: it may come yet."""
     made_last: tuple[int, float] | None = None
     """For which attempt a copy was made last, and when."""
     blocked_since: float | None = None
     """Since when copies of earlier attempts have been there that nobody may overtake."""
     pods_said: tuple[int, str] | None = None
     """What the pods of that attempt's copy said when they were not ready in time."""
+    stopping: StoppingPods | None = None
+    """What its worker said of pods that stop."""
     taken_since: float | None = None
     """Since when the name of its copy has been taken by something that ought to go."""
     rejected_status: Json | None = None

@@ -23,6 +23,7 @@ from multimirror.api.placement import (
 from multimirror.batch import Json
 from multimirror.kinds import Kind, Ref
 from multimirror.kinds.pod_sets import total
+from multimirror.kinds.pod_shapes import gang_of
 from multimirror.kinds.reserved import Reserved, reserved_of
 from multimirror.reconcile.cache import ManagementCache
 from multimirror.reconcile.memory import Memory
@@ -75,6 +76,8 @@ class Observer:
             return ObservedState(kind, None, copies, contacts=self._contacts(kind, copies), now=now)
         copies = [copy for copy in copies if not self._is_impostor(ref, obj, copy)]
         notes = self._memory.find(ref)
+        if notes is not None and notes.asked is not None and any(copy.attempt == notes.asked for copy in copies):
+            notes.asked = None
         last_seen = notes.last_seen if notes is not None else None
         return ObservedState(
             kind,
@@ -92,6 +95,8 @@ class Observer:
             pods_said=notes.pods_said[1]
             if notes is not None and notes.pods_said is not None and notes.pods_said[0] == attempt_of(obj)
             else None,
+            asked=notes is not None and notes.asked == attempt_of(obj),
+            stopping=notes.stopping if notes is not None else None,
             blocked_since=self._blocked_since(ref, obj, copies, now),
             waits=waits,
             now=now,
@@ -151,7 +156,8 @@ class Observer:
         queue = queue if queue is not None else originals.queue_of(obj)
         kind = originals.kind(ref)
         requests = total(kind.pod_sets(obj))
-        found = candidate(ref, obj, queue=queue, requests=requests, avoid=avoid)
+        gang, runs = gang_of(kind, obj), kind.run_seconds(obj)
+        found = candidate(ref, obj, queue=queue, requests=requests, gang=gang, avoid=avoid, run_seconds=runs)
         problem = kind.problem_of(obj) or too_large(kind.resource.kind, kind.size_of(obj), self._max_job_bytes)
         if problem:
             return replace(found, problem=problem)
@@ -173,12 +179,19 @@ class Observer:
             return None
         growth = Growth.of(worker, before, to)
         queue = admitted_queue_of(obj) or originals.queue_of(obj)
-        return candidate(ref, obj, queue=queue, requests=growth.requests, growth=growth)
+        kind, counts = originals.kind(ref), before.counts
+        more = gang_of(kind, obj, {name: count - counts.get(name, 0) for name, count in to.counts.items()})
+        return candidate(ref, obj, queue=queue, requests=growth.requests, gang=more, growth=growth)
 
     def worker_snapshots(self) -> Mapping[str, WorkerSnapshot]:
-        """The workers, as the scheduler sees them."""
-        found = (self.worker_snapshot(worker.name) for worker in self._workers)
-        return {snapshot.name: snapshot for snapshot in found if snapshot is not None}
+        """The workers, as the scheduler sees them, with what is known of their nodes."""
+        found = {}
+        for worker in self._workers:
+            snapshot = self.worker_snapshot(worker.name)
+            nodes = worker.session.nodes() if worker.session is not None else None
+            if snapshot is not None:
+                found[worker.name] = replace(snapshot, nodes=nodes) if nodes is not None else snapshot
+        return found
 
     def worker_snapshot(self, name: str) -> WorkerSnapshot | None:
         """None for one that is gone, or cannot be read."""

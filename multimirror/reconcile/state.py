@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from multimirror.api import Hold, MirrorQueueSpec, Start
 from multimirror.api.placement import Copy
@@ -42,6 +42,18 @@ def policy_of(queue: MirrorQueueSpec | None) -> Policy:
     return replace(policy, grace=queue.fence.grace) if queue.fence is not None else policy
 
 
+class StoppingPods(NamedTuple):
+    """What a worker said of the pods of a copy that was suspended."""
+
+    copy: str
+    """Its uid."""
+    at: float
+    there: bool
+    """Some are."""
+    seen: bool
+    """Some were, this time or before."""
+
+
 @dataclass(frozen=True, slots=True)
 class ObservedState:
     """All that is known around one object."""
@@ -66,6 +78,10 @@ class ObservedState:
     """The change of a copy that its worker would not take, or changed back; `of` is the copy's uid."""
     pods_said: str | None = None
     """What pods of the current attempt's copy said that were not ready; None: nobody has asked them."""
+    asked: bool = False
+    """The worker was asked for the current attempt's copy, did not refuse it, and has not shown it yet."""
+    stopping: StoppingPods | None = None
+    """What the worker said of pods that stop; None: nobody has asked."""
     blocked_since: float | None = None
     """Since when copies of earlier attempts have been seen, while the present one has none yet."""
     waits: bool = False

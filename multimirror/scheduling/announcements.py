@@ -14,7 +14,7 @@ from multimirror.batch import Json
 from multimirror.kinds import Kind, Kinds, Ref, ref_of
 from multimirror.kube import Client, EventRecorder, KubeError
 from multimirror.kube.resources import EVENTS
-from multimirror.scheduling.plan import PlacementDecision
+from multimirror.scheduling.decisions import PlacementDecision
 
 _log = structlog.get_logger(__name__)
 _PAGE: Final = 1000

@@ -34,15 +34,21 @@ from multimirror.api import (
     RESERVED_ANNOTATION,
     STARTING_ANNOTATION,
 )
-from multimirror.api.names import RESUMED_ANNOTATION
+from multimirror.api.names import (
+    CLAIM_ANNOTATION,
+    ESTIMATED_START_ANNOTATION,
+    POSITION_ANNOTATION,
+    RESUMED_ANNOTATION,
+)
 from multimirror.api.placement import admitted_queue_of, attempt_of, cluster_of
 from multimirror.batch import Json
 from multimirror.kinds import Kinds, Ref
 from multimirror.kinds.pod_sets import total
+from multimirror.kinds.pod_shapes import added, gang_of
 from multimirror.kinds.reserved import Reserved, reserved_of
 from multimirror.kube.informer import is_older
 from multimirror.scheduling.candidates import Candidate, Growth
-from multimirror.scheduling.plan import PlacementDecision
+from multimirror.scheduling.decisions import PlacementDecision
 from multimirror.scheduling.running_cache import RunningCache
 from multimirror.scheduling.usage import Reservation, UsageCache
 
@@ -65,7 +71,8 @@ class Assignment:
 
     @property
     def reservation(self) -> Reservation:
-        return Reservation(self.candidate.queue, self.candidate.namespace, self.worker, self.candidate.requests)
+        candidate = self.candidate
+        return Reservation(candidate.queue, candidate.namespace, self.worker, candidate.requests, candidate.gang)
 
     def patch(self, suspension: Json, reserved: Reserved) -> Json:
         """The merge patch that writes it down, for exactly the object that was decided on."""
@@ -83,6 +90,9 @@ class Assignment:
             PREEMPTED_BY_ANNOTATION: None,
             PREEMPTED_AT_ANNOTATION: None,
             RESUMED_ANNOTATION: None,
+            CLAIM_ANNOTATION: None,
+            POSITION_ANNOTATION: None,
+            ESTIMATED_START_ANNOTATION: None,
         }
         metadata = {
             "uid": self.candidate.ref.uid,
@@ -174,7 +184,7 @@ class Assignments:
         if not growing.is_pending(obj):
             return False
         self._growing[ref] = growing
-        self.usage.put(ref, replace(before, requests=growth.total))
+        self.usage.put(ref, replace(before, requests=growth.total, gang=added(before.gang, candidate.gang)))
         return True
 
     def grown(self, ref: Ref, version: str) -> None:
@@ -226,4 +236,5 @@ class Assignments:
         reserved, queue = reserved_of(obj), admitted_queue_of(obj)
         # Nothing that can be read: what it asks for itself, until what its copy has is written down (counting.py).
         requests = reserved.requests if reserved is not None else total(kind.pod_sets(obj))
-        return Reservation(queue or self._queue_of(obj), obj["metadata"]["namespace"], cluster, requests)
+        gang = gang_of(kind, obj, reserved.counts if reserved is not None else None)
+        return Reservation(queue or self._queue_of(obj), obj["metadata"]["namespace"], cluster, requests, gang)

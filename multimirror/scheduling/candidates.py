@@ -12,11 +12,14 @@ from multimirror.api import (
     is_preemptible,
     priority_of,
 )
-from multimirror.api.placement import preempted_at_of, preemptions_of
+from multimirror.api.placement import Claim, claim_of, preempted_at_of, preemptions_of
 from multimirror.batch import Json
 from multimirror.kinds.kind import Ref
 from multimirror.kinds.pod_sets import Amounts, amounts_of
+from multimirror.kinds.pod_shapes import Gang
 from multimirror.kinds.reserved import Reserved
+from multimirror.scheduling.free_room import FreeRoom
+from multimirror.workers.node_table import NodesView
 from multimirror.workers.state import WorkerState
 
 
@@ -33,6 +36,10 @@ class WorkerSnapshot:
     """Why it gets one Job at a time, in words; empty: it does not."""
     most_jobs: int | None = None
     """As many as it may have for that."""
+    nodes: NodesView | None = field(default=None, compare=False, repr=False)
+    """Its nodes, where they and all of its pods are known."""
+    free: FreeRoom | None = field(default=None, compare=False, repr=False)
+    """What is left on them when everybody placed has his pods."""
 
     @property
     def is_open(self) -> bool:
@@ -91,6 +98,8 @@ class Candidate:
     version: str = ""
     """The resourceVersion that is decided on. Whoever writes the decision down asks for it."""
     requests: Amounts = field(default_factory=dict)
+    gang: Gang = ()
+    """The pods that it asks for, each with what it needs of a node."""
     clusters: frozenset[str] | None = None
     """The workers that its user allows."""
     avoid: Mapping[str, str] = field(default_factory=dict)
@@ -105,6 +114,10 @@ class Candidate:
     """How often it was stopped while its queue borrowed."""
     stopped: float | None = None
     """When it was last stopped for another one."""
+    run_seconds: float | None = None
+    """After so many seconds on a worker it is gone, whatever happens; None: nobody knows."""
+    claim: Claim | None = None
+    """Where room is kept for it, as it is written down."""
 
 
 def candidate(
@@ -113,8 +126,10 @@ def candidate(
     *,
     queue: str,
     requests: Amounts,
+    gang: Gang = (),
     avoid: Mapping[str, str] = MappingProxyType({}),
     growth: Growth | None = None,
+    run_seconds: float | None = None,
 ) -> Candidate:
     """An object of any kind, as something to place, or to let grow."""
     metadata = obj["metadata"]
@@ -133,6 +148,7 @@ def candidate(
         created=metadata.get("creationTimestamp") or "",
         version=metadata["resourceVersion"],
         requests=requests,
+        gang=gang,
         clusters=clusters,
         avoid=dict(avoid),
         problem=problem,
@@ -140,4 +156,6 @@ def candidate(
         preemptible=is_preemptible(obj),
         preemptions=preemptions_of(obj),
         stopped=preempted_at_of(obj),
+        run_seconds=run_seconds,
+        claim=claim_of(obj) if growth is None else None,
     )

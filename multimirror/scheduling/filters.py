@@ -1,20 +1,23 @@
 """May it go there? Each filter is a function that names its objection, or none.
 
 A pass asks them thousands of times, so they are asked in the order that costs least: what is the same for everybody
-once (`is_open`), then the room (`with_room`), then what depends on the candidate (`is_welcome`). People are told the
+once (`is_open`), then the room (`has_room`), then what depends on the candidate (`is_welcome`). People are told the
 first objection in the order that helps most (`result`), and the words are made only when somebody reads them: from the
 numbers that were compared.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import Decimal
 
 from multimirror.api import is_protected
 from multimirror.kinds.pod_sets import Amounts
 from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
-from multimirror.scheduling.order import Asked, Waiter
+from multimirror.scheduling.free_room import FreeRoom
+from multimirror.scheduling.slot_words import never_places, places_asked_for, too_few_places
+from multimirror.scheduling.slot_words import text as text  # noqa: PLC0414 - amounts are written the same everywhere
+from multimirror.scheduling.slots import fits_when_empty, is_extended
 from multimirror.scheduling.usage import Usage
+from multimirror.scheduling.waiting import Asked, Waiter
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +34,24 @@ class WorkerInfo:
     """It has as many Jobs as it may."""
     lists_all: bool = False
     """What of the extended resources is not listed is not there; else it has no limit."""
+    free: FreeRoom | None = None
+    """What is left on its nodes, where that is known, as everybody sees it."""
+    whole: FreeRoom | None = None
+    """The same, with what is kept for others."""
 
     @classmethod
-    def of(cls, snapshot: WorkerSnapshot, capacity: Amounts, usage: Usage) -> "WorkerInfo":
+    def of(
+        cls,
+        snapshot: WorkerSnapshot,
+        capacity: Amounts,
+        usage: Usage,
+        free: FreeRoom | None = None,
+        whole: FreeRoom | None = None,
+    ) -> "WorkerInfo":
         left = {name: amount - usage.of(name) for name, amount in capacity.items()}
         weight, limit = snapshot.spec.weight, snapshot.spec.max_jobs
         full = any(most is not None and usage.jobs >= most for most in (limit, snapshot.most_jobs))
-        return cls(snapshot.name, snapshot, capacity, usage, left, weight, full, snapshot.lists_all)
+        return cls(snapshot.name, snapshot, capacity, usage, left, weight, full, snapshot.lists_all, free, whole)
 
     def fullness(self, asked: Asked) -> float:
         """How full it would be of what is asked for, from 0 to 1."""
@@ -74,7 +88,10 @@ class AboveQuota:
 
     def __str__(self) -> str:
         asked, limit = text(self.asked), text(self.limit)
-        return f"it asks for {asked} {self.resource}, more than the whole quota of queue {self.queue} ({limit})"
+        return (
+            f"it asks for {asked} {self.resource}, more than the whole quota of queue {self.queue} ({limit}). Raise "
+            "quota.resources of the queue, or ask for less"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +102,16 @@ class QuotaUsed:
     resource: str = ""
     asked: int = 0
     left: int = 0
+    limit: int = 0
     jobs: int = 0
 
     def __str__(self) -> str:
         if not self.resource:
-            return f"queue {self.queue} runs {self.jobs} Jobs, as many as its quota allows"
-        left, asked = text(self.left), text(self.asked)
-        return f"queue {self.queue} has {left} {self.resource} left of its quota, it asks for {asked}"
+            jobs = "1 Job" if self.jobs == 1 else f"{self.jobs} Jobs"
+            return f"queue {self.queue} runs {jobs}, as many as its quota allows (quota.jobs)"
+        left, asked = text(max(0, self.left)), text(self.asked)
+        used = f"{text(self.limit - self.left)} of {text(self.limit)} are used"
+        return f"queue {self.queue} has {left} {self.resource} left of its quota, it asks for {asked}: {used}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +133,7 @@ class QueueLimits:
         for resource, limit in self.resources.items():
             asked, left = requests.get(resource, 0), limit - usage.of(resource)
             if asked and asked > left:
-                return QuotaUsed(self.queue, resource, asked, left)
+                return QuotaUsed(self.queue, resource, asked, left, limit)
         return None
 
 
@@ -184,28 +204,19 @@ def short_of(asked: Asked, there: Amounts, *, lists_all: bool = False) -> str | 
     return None
 
 
-def is_extended(resource: str) -> bool:
-    """Nodes say of those what they have. (Of cpu, memory, ephemeral-storage and pods virtual ones may not.)"""
-    return "/" in resource or resource.startswith("hugepages-")
-
-
-def has_room(asked: Asked, info: WorkerInfo) -> bool:
+def has_room(waiter: Waiter, info: WorkerInfo) -> bool:
     """Now."""
-    return not info.is_full and short_of(asked, info.left, lists_all=info.lists_all) is None
+    return (
+        not info.is_full
+        and short_of(waiter.asked, info.left, lists_all=info.lists_all) is None
+        and (info.free is None or info.free.fits(waiter.candidate.gang))
+    )
 
 
 def could_take(waiter: Waiter, info: WorkerInfo) -> bool:
     """If nothing else ran there."""
-    return short_of(waiter.asked, info.capacity, lists_all=info.lists_all) is None
-
-
-def with_room(asked: Asked, workers: Iterable[WorkerInfo]) -> Iterator[WorkerInfo]:
-    """Those that have it, now."""
-    return (
-        info
-        for info in workers
-        if not info.is_full
-        and short_of(asked, info.left, lists_all=info.lists_all) is None  # a call less than has_room
+    return short_of(waiter.asked, info.capacity, lists_all=info.lists_all) is None and (
+        info.free is None or fits_when_empty(info.free.table, waiter.candidate.gang)
     )
 
 
@@ -249,6 +260,11 @@ def result(waiter: Waiter, worker: str, info: WorkerInfo | None, *, fenced: bool
     resource = short_of(waiter.asked, info.left, lists_all=info.lists_all)
     if resource is not None:
         return FilterResult(worker, fits=False, why=_too_little(waiter, resource, info.left, "left"))
+    gang = candidate.gang
+    if info.free is not None and not fits_when_empty(info.free.table, gang):
+        return FilterResult(worker, fits=False, why=never_places(info.free.table, gang), never=True)
+    if info.free is not None and not info.free.fits(gang):
+        return FilterResult(worker, fits=False, why=too_few_places(info.free.table, gang))
     full = info.fullness(waiter.asked)
     why = f"{jobs} Job{'' if jobs == 1 else 's'} there" + (f", would be {full:.0%} full" if full else "")
     return FilterResult(worker, fits=True, why=why)
@@ -266,10 +282,10 @@ def _too_little(waiter: Waiter, resource: str, there: Amounts, which: str) -> st
     return f"has {text(there.get(resource, 0))} {resource} {which}, the Job asks for {asked}"
 
 
-def text(amount: int) -> str:
-    """As people write it: 1.5, 200; large amounts in powers of 1024."""
-    value = Decimal(amount).scaleb(-9)
-    for suffix, size in (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20)):
-        if abs(value) >= size:
-            return f"{(value / size).quantize(Decimal('0.1')).normalize():f}{suffix}"
-    return f"{value.normalize():f}"
+def no_room(waiter: Waiter, workers: Iterable[WorkerInfo]) -> str:
+    """That none of the workers can take it, in words: with how many places it asks for, if one of them has too few."""
+    gang = waiter.candidate.gang
+    counted = [info for info in workers if info.free is not None and is_welcome(waiter.candidate, info)]
+    if any(info.free is not None and not info.free.fits(gang) for info in counted):
+        return f"no worker cluster has {places_asked_for(gang)}"
+    return "no worker cluster can take it now"

@@ -20,6 +20,7 @@ from multimirror.scheduling.filters import (
     text,
 )
 from multimirror.scheduling.refusals import Objection
+from multimirror.scheduling.slot_words import too_few_places
 from multimirror.scheduling.usage import Usage
 
 
@@ -61,6 +62,9 @@ def objection(
     if short is not None:
         words = f"the worker has {text(info.left[short])} {short} left, it asks for"
         return Objection("GrowthWaits", GrowthWaits(growth, f"{words} {text(candidate.requests[short])} more"))
+    if info.free is not None and not info.free.fits(candidate.gang):
+        words = too_few_places(info.free.table, candidate.gang)
+        return Objection("GrowthWaits", GrowthWaits(growth, f"the worker {words} more"))
     return None
 
 

@@ -1,19 +1,21 @@
 """Which of the first Jobs of all queues is next.
 
 At each fork of a tree, its cohorts and queues send one Job up, and the best of these goes on: one that waits for Jobs
-that are being stopped for it; then one whose namespace was refused less often in this pass, so
-that nobody has to wait for thousands that do not fit; then one with which its side of the fork does not borrow what the
-Job asks for; then one with which its side has the smaller share; then by the queue's own order: priority, the turn of
-its namespace, age, uid. Between trees, nothing is shared, and the queues' own order decides.
+that are being stopped for it; then one that has waited so long that room is kept for it; then one whose namespace was
+refused less often in this pass, so that nobody has to wait for thousands that do not fit; then one with which its side
+of the fork does not borrow what the Job asks for; then one with which its side has the smaller share; then by the
+queue's own order: priority, the turn of its namespace, age, uid. Between trees, nothing is shared, and the queues' own
+order decides.
 
 What a Job is at a fork depends on its own side alone, so when something was placed, or stopped, only the way from its
-queue to the root is put in order anew: each fork keeps a heap, in which an entry that was replaced is passed over.
+queue to the root is put in order anew: each fork keeps a heap, in which an entry that was replaced is passed over. And
+as long as nothing changes on that way, Jobs of a queue that ask for the same borrow the same, and have the same share:
+that is found once.
 """
 
 import heapq
-from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from multimirror.kinds.pod_sets import Amounts
 from multimirror.scheduling.quota import Node, QuotaUsage
@@ -24,11 +26,11 @@ class Precedence(IntEnum):
     """What comes before all else."""
 
     WAITS_FOR_VICTIMS = 0
-    NONE = 1
+    HAS_CLAIM = 1
+    NONE = 2
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(NamedTuple):
     """The first Job of a queue."""
 
     queue: str
@@ -43,9 +45,14 @@ class Head:
     """Who was refused often in a pass comes after those who were not: at each fork, before all but the precedence."""
     between: tuple[Any, ...] | None = None
     """Its place among the first of other trees; None: that of `order`."""
+    asked: object = None
+    """Jobs of a queue with the same ask for the same; None: nothing is known of it."""
 
 
-_Key = tuple[int, int, bool, Share, tuple[Any, ...]]
+_Standing = tuple[bool, float, Share]
+"""Of a side with a Job: it borrows what the Job asks for; its share, which floats tell from most others at once: the
+larger of two never has the smaller float."""
+_Key = tuple[int, int, bool, float, Share, tuple[Any, ...]]
 _TOP: Final = -1
 """The fork above all trees."""
 
@@ -60,6 +67,8 @@ class HeadOrder:
         self._forks: dict[int, list[tuple[_Key, int, Node]]] = {}
         self._versions: dict[int, int] = {}
         """By node: which of its entries at the fork above it is the last."""
+        self._standings: dict[tuple[int, str, object], tuple[int, _Standing]] = {}
+        """Of a node, with a Job of a queue below it; and the stamp of the usage that it was found for."""
 
     def __contains__(self, queue: str) -> bool:
         return queue in self._usage.tree.queues
@@ -118,12 +127,15 @@ class HeadOrder:
 
     def _key(self, node: Node, head: Head) -> _Key:
         if node.parent is None:
-            return head.precedence, 0, False, NO_SHARE, head.between or head.order
+            return head.precedence, 0, False, 0.0, NO_SHARE, head.between or head.order
+        stamp = self._usage.stamp(head.queue, node)
+        key = node.index, head.queue, head.asked
+        known = self._standings.get(key) if head.asked is not None else None
+        if known is None or known[0] != stamp:
+            known = self._standings[key] = stamp, self._standing(node, head)
+        return (head.precedence, head.refused, *known[1], head.order)
+
+    def _standing(self, node: Node, head: Head) -> _Standing:
         more = next(adds for each, adds in self._usage.reaching(head.queue, head.requests) if each is node)
-        return (
-            head.precedence,
-            head.refused,
-            borrows(self._usage, node, more),
-            share(self._usage, node, more=more),
-            head.order,
-        )
+        side = share(self._usage, node, more=more)
+        return borrows(self._usage, node, more), float(side), side

@@ -17,12 +17,12 @@ from multimirror.kinds import Kind, Kinds, Ref
 from multimirror.kinds.preempted import Preemption as Why
 from multimirror.kube.informer import is_older
 from multimirror.scheduling.candidates import Candidate
-from multimirror.scheduling.order import Waiting
-from multimirror.scheduling.plan import Preempts as PreemptsStep
+from multimirror.scheduling.decisions import Preempts as PreemptsStep
 from multimirror.scheduling.preempting import GIVE_UP_SECONDS, Awaited, RunningState
 from multimirror.scheduling.preemption_words import Stopped
 from multimirror.scheduling.running import RunningJob
 from multimirror.scheduling.running_cache import RunningCache
+from multimirror.scheduling.waiting import Waiting
 
 _WHY = {
     Preempts.RECLAIM: Why.RECLAIM,
@@ -128,7 +128,7 @@ class Marks:
             return None
         held = [self._running.leaving.get(each.uid) for each in marks]
         leaving = [job for job in held if job is not None] + [mark.job for mark in pending.values()]
-        gone = len(marks) + len(pending) - len(leaving)
+        gone = tuple(mark.name for each, mark in marks.items() if each.uid not in self._running.leaving)
         return Awaited(candidate, self._room(ref, leaving), since, tuple(leaving), gone)
 
     def _room(self, ref: Ref, leaving: list[RunningJob]) -> str | None:

@@ -1,4 +1,4 @@
-"""Who is next: everything that waits, and the order in which one pass comes to it.
+"""Who is next: the order in which one pass comes to everything that waits.
 
 Queues compete in one order: of the first candidates of all queues, the one with the highest priority goes next; then
 those of namespaces go first that have fewer assignments on their way to the API server, so that a burst in one queue
@@ -20,177 +20,33 @@ taken up again: of a namespace that had `FRONT` refusals in this pass, those are
 (`Progress.resume`). In a strict queue nobody is left out, and only `FRONT` that hold up nobody make a namespace come
 after others.
 
-`Waiting` is kept in order as candidates come and go, for sorting tens of thousands anew in each pass would block the
-event loop. A pass works on a snapshot of it, which costs a shallow copy of one table: lines are copied when they are
-changed while a snapshot may still show them.
+In a queue that shares, the answer is known to those that ask for the same as one that did not fit: they do not compete
+in its tree, but come right after the one before them, as long as their namespace does not have to go further back.
 """
 
 import heapq
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
-from multimirror.kinds.kind import Ref
-from multimirror.scheduling.candidates import Candidate
 from multimirror.scheduling.heads import Head, HeadOrder, Precedence
 from multimirror.scheduling.usage import UsageSums
+from multimirror.scheduling.waiting import (
+    Age,
+    Line,
+    Position,
+    QueueLines,
+    Waiter,
+    WaitingSnapshot,
+    place_of,
+)
 
 _LINES_PER_CHECKPOINT: Final = 256
 QUANTUM: Final = 16
 FRONT: Final = 64
 """So many refused candidates of each namespace are looked at again in every pass."""
-
-Asked = tuple[tuple[str, int], ...]
-"""What is asked for, by resource, in the order of their names; nothing of which nothing is asked."""
-
-
-Age = tuple[str, str, str, Ref]
-"""When it was created, and what tells it from others that were created then. No two of one Ref ever meet."""
-
-
-class Waiter(NamedTuple):
-    """A candidate in line, with what a pass needs again and again. Sorts by priority and age."""
-
-    rank: int
-    """The priority, negative."""
-    age: Age
-    candidate: Candidate
-    asked: Asked
-    shape: tuple[object, ...]
-    """All that a decision depends on, its queue and what is free aside: one of equal shape gets the same answer."""
-
-    @property
-    def namespace(self) -> str:
-        return self.candidate.namespace
-
-    @property
-    def name(self) -> str:
-        return self.candidate.name
-
-
-class _Line:
-    """Those of one queue and namespace, in their order."""
-
-    __slots__ = ("owner", "waiters")
-
-    def __init__(self, owner: object, waiters: Iterable[Waiter] = ()) -> None:
-        self.owner, self.waiters = owner, list(waiters)
-
-
-class _Queue:
-    """The lines of one queue."""
-
-    __slots__ = ("count", "growing", "lines", "owner")
-
-    def __init__(self, owner: object, before: "_Queue | None") -> None:
-        self.owner = owner
-        self.lines: dict[str, _Line] = dict(before.lines) if before is not None else {}
-        self.count: int = before.count if before is not None else 0
-        self.growing: int = before.growing if before is not None else 0
-        """Of them, those that have a worker."""
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingSnapshot:
-    """What waited at one moment."""
-
-    queues: Mapping[str, _Queue]
-
-    def end_of(self, line: "Line") -> "Position | None":
-        """The last one of a line; None: there is nobody."""
-        queue = self.queues.get(line[0])
-        found = queue.lines.get(line[1]) if queue is not None else None
-        return _position(found.waiters[-1]) if found is not None else None
-
-    def find(self, candidate: Candidate) -> Waiter | None:
-        """A candidate in its line; None: it does not wait, or is another one."""
-        queue = self.queues.get(candidate.queue)
-        line = queue.lines.get(candidate.namespace) if queue is not None else None
-        if line is None:
-            return None
-        place = bisect_left(line.waiters, position_of(candidate), key=_position)
-        waiter = line.waiters[place] if place < len(line.waiters) else None
-        return waiter if waiter is not None and waiter.candidate.ref == candidate.ref else None
-
-
-class Waiting:
-    """All candidates that wait, by queue, in line."""
-
-    def __init__(self, candidates: Iterable[Candidate] = ()) -> None:
-        self._owner = object()
-        self._queues: dict[str, _Queue] = {}
-        self._waiters: dict[Ref, Waiter] = {}
-        for candidate in candidates:
-            self.put(candidate)
-
-    def put(self, candidate: Candidate) -> bool:
-        """This one waits, as it is now. Whether that is news: that it has another version is not, for whether there is
-        room for it does not depend on that (we write that it waits, and that is one)."""
-        before, news = self._waiters.get(candidate.ref), True
-        if before is not None:
-            if before.candidate == candidate:
-                return False
-            news = replace(before.candidate, version=candidate.version) != candidate
-            self.remove(candidate.ref)
-        waiter = self._waiters[candidate.ref] = _waiter(candidate)
-        queue = self._own(candidate.queue)
-        insort(self._own_line(queue, candidate.namespace).waiters, waiter)
-        queue.count += 1
-        queue.growing += candidate.growth is not None
-        return news
-
-    def remove(self, ref: Ref) -> Candidate | None:
-        """This one waits no longer. Gives it, if it did."""
-        waiter = self._waiters.pop(ref, None)
-        if waiter is None:
-            return None
-        candidate = waiter.candidate
-        queue = self._own(candidate.queue)
-        line = self._own_line(queue, candidate.namespace)
-        del line.waiters[bisect_left(line.waiters, waiter)]
-        if not line.waiters:
-            del queue.lines[candidate.namespace]
-        queue.count -= 1
-        queue.growing -= candidate.growth is not None
-        if not queue.count:
-            del self._queues[candidate.queue]
-        return candidate
-
-    def get(self, ref: Ref) -> Candidate | None:
-        waiter = self._waiters.get(ref)
-        return waiter.candidate if waiter is not None else None
-
-    def count(self, queue: str) -> int:
-        """How many wait in a queue for a worker."""
-        found = self._queues.get(queue)
-        return found.count - found.growing if found is not None else 0
-
-    def __len__(self) -> int:
-        return len(self._waiters)
-
-    def __iter__(self) -> Iterator[Candidate]:
-        """In no order."""
-        return (waiter.candidate for waiter in tuple(self._waiters.values()))
-
-    def snapshot(self) -> WaitingSnapshot:
-        """What waits now; who comes or goes later does not change it."""
-        self._owner = object()
-        return WaitingSnapshot(dict(self._queues))
-
-    def _own(self, name: str) -> _Queue:
-        """The queue, to be changed: a copy where a snapshot may show it."""
-        queue = self._queues.get(name)
-        if queue is None or queue.owner is not self._owner:
-            queue = self._queues[name] = _Queue(self._owner, queue)
-        return queue
-
-    def _own_line(self, queue: _Queue, namespace: str) -> _Line:
-        line = queue.lines.get(namespace)
-        if line is None or line.owner is not self._owner:
-            line = queue.lines[namespace] = _Line(self._owner, line.waiters if line is not None else ())
-        return line
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,10 +58,15 @@ class QueueOrder:
     """Up to this one priorities count for others."""
 
 
-Line = tuple[str, str]
-"""A queue and a namespace."""
-Position = tuple[int, Age]
-"""Of a waiter in its line."""
+def is_next(waiting: WaitingSnapshot, waiter: Waiter, order: QueueOrder) -> bool:
+    """It is the first of its namespace, and nobody in its queue has a higher priority that counts; in a strict queue,
+    nobody of the same is older."""
+    queue = waiting.queues[waiter.candidate.queue]
+    if queue.lines[waiter.namespace].waiters[0] is not waiter:
+        return False
+    place = rank_of(waiter, order), waiter.age
+    firsts = ((rank_of(line.waiters[0], order), line.waiters[0].age) for line in queue.lines.values())
+    return all(place <= each if order.strict else place[0] <= each[0] for each in firsts)
 
 
 @dataclass(slots=True)
@@ -220,9 +81,22 @@ class Progress:
     """How far the passes before came that were broken off."""
     ahead: Mapping[str, Sequence[Waiter]] = field(default_factory=dict)
     """By queue: those that go before all others of it, because others are being stopped for them."""
+    claimants: Mapping[str, Waiter] = field(default_factory=dict)
+    """By queue: the one that goes next, because room is kept for it."""
+    is_answered: Callable[[Waiter], bool] = lambda waiter: False
+    """Whether it is known that it does not fit, and that nobody has to wait for that answer."""
+
+    def rides(self, queue: str, waiter: Waiter) -> bool:
+        """It does not fit, and its namespace does not have to go further back yet."""
+        return (
+            self.refused.get(waiter.candidate.namespace, 0) % QUANTUM > 0
+            and queue not in self.ahead
+            and queue not in self.claimants
+            and self.is_answered(waiter)
+        )
 
     def standing(self, namespace: str) -> int:
-        return self.in_flight[namespace] + self.refused[namespace] // QUANTUM
+        return self.in_flight.get(namespace, 0) + self.refused.get(namespace, 0) // QUANTUM
 
 
 _Heads = list[tuple[int, int, Age, Waiter, Iterator[Waiter | None]]]
@@ -247,7 +121,8 @@ def in_order(
     sharing: dict[str, Iterator[Waiter | None]] = {}
     for name, queue in waiting.queues.items():
         order = order_of(name)
-        turns = _turns(queue, usage, name, order, progress)
+        alone = len(queue.lines) == 1 and name not in progress.ahead and not order.strict
+        turns = _line(queue, name, progress) if alone else _turns(queue, usage, name, order, progress)
         if shared is not None and name in shared:
             sharing[name] = turns
             yield from _enter(shared, name, turns, order, progress)
@@ -283,13 +158,15 @@ def _moved_back(
             return True
     if shared is None or head is None:
         return False
-    place = _head(head.queue, head.job, order_of(head.queue), progress)
-    if place.refused != head.refused:
-        shared.put(head.queue, place)
-    elif place.between != head.between:
-        shared.move(head, place)
-    else:
+    namespace, between = head.job.namespace, head.between
+    often = progress.refused.get(namespace, 0) // QUANTUM != head.refused
+    if not often and between is not None and between[1] == progress.standing(namespace):
         return False
+    place = _head(head.queue, head.job, order_of(head.queue), progress)
+    if often:
+        shared.put(head.queue, place)
+    else:
+        shared.move(head, place)
     return True
 
 
@@ -309,7 +186,7 @@ def _advance(heads: _Heads, turns: Iterator[Waiter | None], order: QueueOrder, p
     """The next one of a queue comes to compete with those of the others."""
     for waiter in turns:
         if waiter is not None:
-            rank, stands = _rank(waiter, order), progress.standing(waiter.namespace)
+            rank, stands = rank_of(waiter, order), progress.standing(waiter.namespace)
             heapq.heappush(heads, (rank, stands, waiter.age, waiter, turns))
             return
         yield None
@@ -317,38 +194,61 @@ def _advance(heads: _Heads, turns: Iterator[Waiter | None], order: QueueOrder, p
 
 def _enter(
     shared: HeadOrder, name: str, turns: Iterator[Waiter | None], order: QueueOrder, progress: Progress
-) -> Iterator[None]:
+) -> Iterator[Waiter | None]:
     """The next one of a queue that shares comes to compete with those of its tree."""
     for waiter in turns:
-        if waiter is not None:
+        if waiter is not None and progress.rides(name, waiter):
+            yield waiter
+        elif waiter is not None:
             shared.put(name, _head(name, waiter, order, progress))
             return
-        yield None
+        else:
+            yield None
     shared.put(name, None)
 
 
 def _head(name: str, waiter: Waiter, order: QueueOrder, progress: Progress) -> Head:
-    namespace, rank = waiter.namespace, _rank(waiter, order)
+    rank, namespace = rank_of(waiter, order), waiter.candidate.namespace
+    refused = progress.refused.get(namespace, 0) // QUANTUM
     return Head(
         name,
         waiter.candidate.requests,
         (rank, waiter.age),
-        Precedence.WAITS_FOR_VICTIMS if waiter in progress.ahead.get(name, ()) else Precedence.NONE,
+        _precedence(name, waiter, progress),
         waiter,
-        refused=progress.refused[namespace] // QUANTUM,
-        between=(rank, progress.standing(namespace), waiter.age),
+        refused,
+        (rank, progress.in_flight.get(namespace, 0) + refused, waiter.age),
+        waiter.asked,
     )
+
+
+def _precedence(name: str, waiter: Waiter, progress: Progress) -> Precedence:
+    if waiter in progress.ahead.get(name, ()):
+        return Precedence.WAITS_FOR_VICTIMS
+    return Precedence.HAS_CLAIM if progress.claimants.get(name) is waiter else Precedence.NONE
+
+
+def _line(queue: QueueLines, name: str, progress: Progress) -> Iterator[Waiter | None]:
+    """A queue of one namespace: nobody takes turns, and most queues are like that."""
+    ((namespace, line),) = queue.lines.items()
+    waiters = line.waiters
+    resume, place = progress.resume.get((name, namespace)), 0
+    while place < len(waiters):
+        if resume is not None and progress.refused.get(namespace, 0) >= FRONT:
+            place, resume = max(place, bisect_right(waiters, resume, key=place_of)), None
+            continue
+        yield waiters[place]
+        place += 1
 
 
 _Standing = tuple[int, int, int]
 
 
 def _turns(
-    queue: _Queue, usage: UsageSums, name: str, order: QueueOrder, progress: Progress
+    queue: QueueLines, usage: UsageSums, name: str, order: QueueOrder, progress: Progress
 ) -> Iterator[Waiter | None]:
     """One queue in its own order."""
     refused, resume = progress.refused, progress.resume
-
     hopeless: Counter[str] = Counter()  # refused, and those behind did not have to wait for them
 
     def standing(namespace: str) -> _Standing:
@@ -361,15 +261,16 @@ def _turns(
         """From there on, the first that is to be looked at."""
         if order.strict or refused[namespace] < FRONT or (name, namespace) not in resume:
             return place
-        return max(place, bisect_right(waiters, resume[name, namespace], key=_position))
+        return max(place, bisect_right(waiters, resume[name, namespace], key=place_of))
 
-    ahead = progress.ahead.get(name, ())
+    claimant = progress.claimants.get(name)
+    ahead = (*progress.ahead.get(name, ()), *((claimant,) if claimant is not None else ()))
     yield from ahead
     passed = {waiter.candidate.ref for waiter in ahead}
     heap: list[tuple[int, _Standing, Age, int, list[Waiter]]] = []
     for number, (namespace, line) in enumerate(queue.lines.items(), 1):
         waiters = line.waiters
-        heapq.heappush(heap, (_rank(waiters[0], order), standing(namespace), waiters[0].age, 0, waiters))
+        heapq.heappush(heap, (rank_of(waiters[0], order), standing(namespace), waiters[0].age, 0, waiters))
         if number % _LINES_PER_CHECKPOINT == 0:
             yield None
     while heap:
@@ -390,33 +291,11 @@ def _turns(
             continue
         if reached < len(waiters):
             waiter = waiters[reached]
-            heapq.heapreplace(heap, (_rank(waiter, order), standing(namespace), waiter.age, reached, waiters))
+            heapq.heapreplace(heap, (rank_of(waiter, order), standing(namespace), waiter.age, reached, waiters))
         else:
             heapq.heappop(heap)
 
 
-def position_of(candidate: Candidate) -> Position:
-    """Where a candidate is in its line."""
-    return -candidate.priority, (candidate.created, candidate.namespace, candidate.name, candidate.ref)
-
-
-def _position(waiter: Waiter) -> Position:
-    return waiter.rank, waiter.age
-
-
-def _rank(waiter: Waiter, order: QueueOrder) -> int:
+def rank_of(waiter: Waiter, order: QueueOrder) -> int:
     """The priority as it counts for others, negative."""
     return max(waiter.rank, -order.max_priority)
-
-
-def _waiter(candidate: Candidate) -> Waiter:
-    asked = tuple(sorted((name, amount) for name, amount in candidate.requests.items() if amount))
-    avoid = tuple(sorted(candidate.avoid.items()))
-    grows = candidate.growth.shape if candidate.growth is not None else None
-    stops = candidate.preemptions if candidate.preemptible else None
-    return Waiter(
-        *position_of(candidate),
-        candidate,
-        asked,
-        (candidate.ref.kind, candidate.namespace, candidate.clusters, asked, avoid, candidate.problem, grows, stops),
-    )

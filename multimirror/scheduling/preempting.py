@@ -10,7 +10,7 @@ Gates: a queue asks for one Job at a time; the Job has waited for a few seconds,
 stops for no more than `MOST_PREEMPTORS`, no more than `MOST_VICTIMS`, and looks no more than `MOST_SEARCHES` times.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,12 +18,15 @@ from multimirror.api import MirrorQueueSpec
 from multimirror.batch.times import seconds_of
 from multimirror.kinds.kind import Ref
 from multimirror.kinds.pod_sets import Amounts
+from multimirror.kinds.pod_shapes import Gang
 from multimirror.scheduling.candidates import Candidate
 from multimirror.scheduling.filters import WorkerInfo
-from multimirror.scheduling.order import Asked, Waiter
+from multimirror.scheduling.free_room import FreeRoom, Places
 from multimirror.scheduling.running import RunningJob, RunningJobs, RunningSnapshot
+from multimirror.scheduling.trial import Way
 from multimirror.scheduling.usage import Usage
 from multimirror.scheduling.victims import NoPreemption, Preemption, Surroundings
+from multimirror.scheduling.waiting import Asked, Waiter
 
 WAIT_SECONDS: Final = 5.0
 GIVE_UP_SECONDS: Final = 600.0
@@ -42,7 +45,8 @@ class Awaited:
     since: float
     leaving: tuple[RunningJob, ...] = ()
     """Of its victims, those that are still charged."""
-    gone: int = 0
+    gone: tuple[str, ...] = ()
+    """The names of the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,26 +63,45 @@ class RunningState:
 class _Room:
     """A worker as it will be when those are gone who are leaving."""
 
-    __slots__ = ("_asked", "_left", "full", "score", "worker")
+    __slots__ = ("_asked", "_left", "_places", "full", "score", "worker")
 
-    def __init__(self, worker: str, score: float, left: Amounts, asked: Asked, *, full: bool) -> None:
+    def __init__(
+        self, worker: str, score: float, left: Amounts, asked: Asked, places: Places | None, *, full: bool
+    ) -> None:
+        """`places`: on its nodes, where those are known."""
         self.worker, self.score, self._left, self._asked, self.full = worker, score, left, asked, full
+        self._places = places
 
     def lacking(self, gone: Sequence[RunningJob]) -> list[str]:
-        here = [job.requests for job in gone if job.worker == self.worker]
+        here = [job for job in gone if job.worker == self.worker]
         left = self._left
-        return [
+        lacking = [
             name
             for name, amount in self._asked
-            if name in left and left[name] + sum(requests.get(name, 0) for requests in here) < amount
+            if name in left and left[name] + sum(job.requests.get(name, 0) for job in here) < amount
         ]
+        if self._places is not None and not self._places.suffice(self._uids(here)):
+            lacking += [name for name in self._places.lacking if name not in lacking]
+        return lacking
+
+    def ways(self) -> Iterator[Way]:
+        """Where nodes are known: first those whose going makes a place by itself; then those on a few nodes that would
+        have enough places without them; then everybody."""
+        places = self._places
+        if places is not None:
+            yield lambda job, gone: places.helps(job.uid, self._uids(gone))
+            for uids in places.neighbours():
+                yield lambda job, _, uids=uids: job.uid in uids  # type: ignore[misc]
+        yield None
+
+    def _uids(self, gone: Sequence[RunningJob]) -> set[str]:
+        return {job.uid for job in gone if job.worker == self.worker}
 
     @property
     def shortage(self) -> float:
         """How much is missing, of what it lacks most of."""
-        return max(
-            ((amount - self._left[name]) / amount for name, amount in self._asked if name in self._left), default=0
-        )
+        missing = [(amount - self._left[name]) / amount for name, amount in self._asked if name in self._left]
+        return max([*missing, self._places.shortage if self._places is not None else 0.0], default=0.0)
 
 
 class Preempting:
@@ -112,6 +135,15 @@ class Preempting:
             kept = kept.plus({name: amount for name, amount in missing.items() if amount > 0}, jobs=int(not held))
         return kept
 
+    def kept_in(self, worker: str, free: FreeRoom | None) -> FreeRoom | None:
+        """What everybody else sees of the room on its nodes: without the places where those will be who wait for it."""
+        awaited = self._on.get(worker)
+        if free is None or not awaited:
+            return free
+        for each in awaited.values():
+            free = free.keep(each.candidate.gang, [job.uid for job in each.leaving if job.worker == worker])
+        return free
+
     def release(self, ref: Ref) -> Awaited | None:
         """Keep nothing for it any more. Gives what was known of it."""
         found = self.awaited.pop(ref, None)
@@ -133,8 +165,9 @@ class Preempting:
 
     # --- what is to come
 
-    def room(self, info: WorkerInfo, asked: Asked) -> _Room:
+    def room(self, info: WorkerInfo, waiter: Waiter) -> _Room:
         """A worker when all are gone who are leaving it, and those have come that wait for them."""
+        asked = waiter.asked
         left, jobs = dict(info.capacity), info.usage.jobs
         changes = [(info.usage.resources, -1)]
         for job in self._leaving.values():
@@ -154,12 +187,24 @@ class Preempting:
                 if name in left:
                     left[name] += sign * amount
         limit = info.snapshot.spec.max_jobs
-        return _Room(info.name, info.fullness(asked), left, asked, full=limit is not None and jobs >= limit)
+        full, places = limit is not None and jobs >= limit, self._places(info, waiter.candidate.gang)
+        return _Room(info.name, info.fullness(asked), left, asked, places, full=full)
 
-    def has_room(self, infos: Iterable[WorkerInfo], asked: Asked) -> bool:
+    def _places(self, info: WorkerInfo, gang: Gang) -> Places | None:
+        if info.whole is None:
+            return None
+        leaving = [uid for uid, job in self._leaving.items() if job.worker == info.name]
+        coming = [each.candidate.gang for each in self._on.get(info.name, {}).values()]
+        return Places(info.whole, gang, leaving, coming)
+
+    def has_room(self, infos: Iterable[WorkerInfo], waiter: Waiter) -> bool:
         """There will be room on one of them."""
-        rooms = (self.room(info, asked) for info in infos)
+        rooms = (self.room(info, waiter) for info in infos)
         return any(not room.full and not room.lacking(()) for room in rooms)
+
+    @property
+    def running(self) -> RunningSnapshot:
+        return self._state.running
 
     @property
     def is_anybody_leaving(self) -> bool:
@@ -182,7 +227,7 @@ class Preempting:
     ) -> Preemption | NoPreemption:
         """`infos`: the workers that it could go to."""
         self._searches -= 1
-        rooms = [room for room in (self.room(info, waiter.asked) for info in infos) if not room.full]
+        rooms = [room for room in (self.room(info, waiter) for info in infos) if not room.full]
         rooms.sort(key=lambda room: room.shortage)
         found = find(self._surroundings(), rooms)
         if not isinstance(found, Preemption):

@@ -32,7 +32,7 @@ from multimirror.api import Preempts
 from multimirror.scheduling.givers import Borrowers, Givers
 from multimirror.scheduling.quota import Node, QuotaUsage
 from multimirror.scheduling.running import MOST_CANDIDATES, RunningJob
-from multimirror.scheduling.trial import Room, Taken, Trial
+from multimirror.scheduling.trial import Room, Taken, Trial, Way
 from multimirror.scheduling.victims import (
     Compared,
     NobodyToStop,
@@ -58,27 +58,36 @@ _FACTOR: Final = {Preempts.RECLAIM: 0.5, Preempts.FAIR_SHARE: 1.0, Preempts.PRIO
 
 
 def find_preemption(
-    preemptor: Preemptor, usage: QuotaUsage, around: Surroundings, rooms: Sequence[Room] | None = None
+    preemptor: Preemptor,
+    usage: QuotaUsage,
+    around: Surroundings,
+    rooms: Sequence[Room] | None = None,
+    *,
+    charged: QuotaUsage | None = None,
 ) -> Preemption | NoPreemption:
     """Whom to stop for a Job that does not fit. `usage` is without those that are leaving, and is not changed.
 
-    `rooms`: the workers that it could go to, most promising first; None: only quota is looked at."""
-    search = _Search(preemptor, usage, around, rooms)
+    `rooms`: the workers that it could go to, most promising first; None: only quota is looked at. `charged`: `usage`
+    without those that wait for their victims; None: nobody does. What they will have, their queues have not yet."""
+    search = _Search(preemptor, usage, around, rooms, charged)
     found = search.run()
     if found is not None:
         return found
     if search.protected:
-        unprotected = _Search(preemptor, usage, around, rooms, protect=False)
+        unprotected = _Search(preemptor, usage, around, rooms, charged, protect=False)
         would = unprotected.run()
         if would is not None:
             until = {each.job.uid: unprotected.protected_until(each.job, each.reason) for each in would.victims}
-            jobs = tuple(each.job for each in would.victims if until[each.job.uid] > around.now)
-            return Protected(jobs, max(until.values()))
+            jobs = [each.job for each in would.victims if until[each.job.uid] > around.now]
+            jobs.sort(key=lambda job: until[job.uid], reverse=True)
+            return Protected(tuple(jobs), max(until.values()))
     if preemptor.own_quota_only:
         above = usage.above_own(preemptor.queue, preemptor.requests)
         if above:
             return OwnQuotaOnly(above)
-    return NobodyToStop(usage.short(preemptor.queue, preemptor.requests), search.cut)
+    short = usage.short(preemptor.queue, preemptor.requests)
+    lacking = sorted(rooms[0].lacking(())) if rooms and not short else []
+    return NobodyToStop(short, search.cut, (rooms[0].worker, lacking[0]) if rooms and lacking else None)
 
 
 def kept_free(usage: QuotaUsage, preemptor: Preemptor) -> dict[str, int]:
@@ -101,10 +110,12 @@ class _Search:
         usage: QuotaUsage,
         around: Surroundings,
         rooms: Sequence[Room] | None,
+        charged: QuotaUsage | None = None,
         *,
         protect: bool = True,
     ) -> None:
         self._asks, self._usage, self._around, self._protect = preemptor, usage, around, protect
+        self._charged = charged
         self._rooms: tuple[Room | None, ...] = tuple(rooms[:MOST_ROOMS]) if rooms is not None else (None,)
         self._borrowers = Borrowers(usage, around.running)
         self._checks = MOST_CHECKS
@@ -121,13 +132,17 @@ class _Search:
             found: list[tuple[int, float, int, Trial]] = []
             without_room = False
             for room in sorted(self._rooms, key=lambda room: room.score if room is not None else 0.0):
-                trial = self._trial(room)
-                if not trial.lacking:
-                    if without_room:
-                        continue  # there is room on it as well, so the victims are the same
-                    without_room = True
-                if trial.contended and self._try(plan, trial):
-                    found.append((len(trial.taken), self._lost_work(trial), len(found), trial))
+                for way in room.ways() if room is not None else (None,):
+                    trial = self._trial(room, way)
+                    if not trial.lacking:
+                        if without_room:
+                            break  # there is room on it as well, so the victims are the same
+                        without_room = True
+                    if trial.contended and self._try(plan, trial):
+                        found.append((len(trial.taken), self._lost_work(trial), len(found), trial))
+                        break
+                    if not trial.lacking:
+                        break
             if found:
                 found.sort(key=lambda each: each[:3])
                 return self._preemption(plan, found[0][3], [each[3] for each in found[1:]])
@@ -138,8 +153,11 @@ class _Search:
         least = _FACTOR[reason] * self._around.min_runtime.get(job.queue, 0.0)
         return job.placed + least if least else 0.0
 
-    def _trial(self, room: Room | None) -> Trial:
-        return Trial(self._usage, self._asks.queue, self._asks.requests, room)
+    def _trial(self, room: Room | None, way: Way) -> Trial:
+        asks = self._asks
+        return Trial(
+            self._usage, asks.queue, asks.requests, room, self._charged, way=way, own_quota_only=asks.own_quota_only
+        )
 
     def _lost_work(self, trial: Trial) -> float:
         return sum(job.pods * max(0.0, self._around.now - job.placed) for job in trial.jobs)
@@ -245,6 +263,8 @@ class _Search:
         for job in islice(self._around.running.of(queue, worker), _LOOKED_AT):
             if job.uid in taken or not self._may_stop(job, reason, trial):
                 continue
+            if worker is not None and trial.way is not None and not trial.way(job, trial.jobs):
+                continue
             if found == MOST_CANDIDATES:
                 return
             found += 1
@@ -288,7 +308,8 @@ class _Search:
         )
 
     def _standing(self, node: Node, resource: str) -> Standing:
-        return Standing(node.name, node.is_queue, self._usage.used(node, resource), node.quotas[resource].subtree)
+        used = (self._charged or self._usage).used(node, resource)
+        return Standing(node.name, node.is_queue, used, node.quotas[resource].subtree)
 
 
 def _plans(preempts: frozenset[Preempts]) -> Iterator[Plan]:

@@ -1,5 +1,6 @@
 """Why others are stopped for a Job, and why nobody is: in words, made when they are read."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -7,6 +8,8 @@ from multimirror.api import Preempts
 from multimirror.batch.times import format_time, utc_datetime
 from multimirror.scheduling.filters import text
 from multimirror.scheduling.preempting import Awaited
+from multimirror.scheduling.quota import Node, QuotaUsage
+from multimirror.scheduling.running import RunningJob, RunningSnapshot
 from multimirror.scheduling.victims import NobodyToStop, Preemption, Protected, Standing, Victim
 
 _NAMED: Final = 5
@@ -43,9 +46,9 @@ class WaitsFor:
         where = f" to run on worker {self.awaited.worker}" if self.awaited.worker is not None else ""
         since = format_time(utc_datetime(self.awaited.since))
         if not leaving:
-            return f"{_jobs(gone)} stopped for it, and it goes first{where}: it waits for the room to be free"
+            return f"{_jobs(len(gone))} stopped for it, and it goes first{where}: it waits for the room to be free"
         still = f"{_jobs(len(leaving), being=True)} stopped for it{where}, since {since}"
-        return f"{still}: {_names([job.name for job in leaving])}" + (f"; {gone} gone already" if gone else "")
+        return f"{still}: {_names([*(_still(job) for job in leaving), *(f'{name} (gone)' for name in gone)])}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +63,60 @@ class RoomOnItsWay:
 
 @dataclass(frozen=True, slots=True)
 class Nobody:
-    """Nobody may be stopped for it, though it asks for no more than is its queue's own."""
+    """Nobody may be stopped for it, though it asks for no more than is its queue's own.
+
+    `usage` and `running` are as they were then."""
 
     why: object
     found: NobodyToStop
+    usage: QuotaUsage
+    running: RunningSnapshot
+    queue: Node
 
     def __str__(self) -> str:
-        cut = " that were looked at" if self.found.cut else ""
-        return f"{self.why}. Nobody may be stopped for it: all others{cut} are within their own quota, or protected"
+        if not self.lacking:
+            return f"{self.why}. Nobody may be stopped for it"
+        where, name = f" on worker {self.worker}" if self.worker is not None else "", self.lacking
+        having = [(node, has) for node in self._others() if (has := self._has(node)) > 0]
+        having.sort(key=lambda each: (-each[1], each[0].name))
+        cut = "; not all of them could be looked at" if self.found.cut else ""
+        told = [self._keeps(node, has) for node, has in having[:_TRIED]]
+        if len(having) > _TRIED:
+            told.append(f"and {len(having) - _TRIED} more")
+        whose = "; ".join(told) if told else f"no queue that it shares with has {name}{where}"
+        return f"{self.why}. Nobody may be stopped for it{where}: {whose}{cut}"
+
+    @property
+    def worker(self) -> str | None:
+        return self.found.room[0] if self.found.room is not None else None
+
+    @property
+    def lacking(self) -> str:
+        """Of this resource there is too little."""
+        if self.found.room is not None:
+            return self.found.room[1]
+        return self.found.short[0].resource if self.found.short else ""
+
+    def _others(self) -> Iterator[Node]:
+        return (node for node in self.usage.tree.queues.values() if node.root is self.queue.root)
+
+    def _has(self, node: Node) -> int:
+        """What a queue has of it, there."""
+        if self.worker is None:
+            return self.usage.used(node, self.lacking) if node is not self.queue else 0
+        return sum(job.requests.get(self.lacking, 0) for job in self.running.of(node.name, self.worker))
+
+    def _keeps(self, node: Node, has: int) -> str:
+        name, quota = self.lacking, node.quotas.get(self.lacking)
+        said = f"queue {node.name} has {text(has)} {name}" + (" there" if self.worker is not None else "")
+        if node is self.queue:
+            return f"{said} itself"
+        if quota is None:
+            return f"{said}, which no quota limits"
+        used, own = text(self.usage.used(node, name)), text(quota.subtree)
+        if self.usage.over(node, name) <= 0:
+            return f"{said}, all of it within its own quota ({used} of {own} used)"
+        return f"{said}, and uses {used} of its {own}, but none of its Jobs that would help may be stopped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +127,13 @@ class NotYet:
     now: float
 
     def __str__(self) -> str:
-        jobs, seconds = self.found.jobs, max(0.0, self.found.until - self.now)
-        could = "could make room, but has" if len(jobs) == 1 else "could make room, but have"
-        names = _names([job.name for job in jobs])
-        return f"{names} {could} not run as long as minRuntime of the queue says; again in {seconds:.0f} s"
+        jobs, until = self.found.jobs, self.found.until
+        first, names = jobs[0], _names([job.name for job in jobs])
+        who = "" if len(jobs) == 1 else f" {first.name}"
+        ran, least = _span(max(0.0, self.now - first.placed)), _span(until - first.placed)
+        ran_of = f"has run {ran} of the {least} that minRuntime of queue {first.queue} gives it"
+        again = f"again in {_span(max(0.0, until - self.now))}, at {format_time(utc_datetime(until))}"
+        return f"{names} could make room, but{who} {ran_of}; {again}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +169,19 @@ def _uses(standing: Standing) -> str:
 
 def _called(standing: Standing) -> str:
     return f"{'queue' if standing.is_queue else 'cohort'} {standing.name}"
+
+
+def _still(job: RunningJob) -> str:
+    """What is known of one that is being stopped."""
+    if not job.stopping:  # none is there, or it was not seen yet how many are
+        return job.name
+    pods = "1 pod" if job.stopping == 1 else f"{job.stopping} pods"
+    return f"{job.name} ({pods} still there)"
+
+
+def _span(seconds: float) -> str:
+    """Whole seconds, or minutes where that is as exact as anybody wants."""
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def _jobs(number: int, *, being: bool = False) -> str:

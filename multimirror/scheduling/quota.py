@@ -83,6 +83,13 @@ class Node:
     def root(self) -> "Node":
         return self.path[-1]
 
+    def queues(self) -> "Iterator[Node]":
+        """It, if it is one, or all below it."""
+        if self.is_queue:
+            yield self
+        for child in self.children:
+            yield from child.queues()
+
     def below(self, ancestor: "Node") -> "Node":
         """The child of an ancestor on the way to this one: its side at that fork."""
         return self.path[self.path.index(ancestor) - 1]
@@ -193,6 +200,8 @@ class QuotaUsage:
     def __init__(self, tree: QuotaTree, used: Mapping[str, Amounts] = MappingProxyType({})) -> None:
         self.tree = tree
         self._used: list[dict[str, int]] = [_NOTHING] * len(tree.nodes)
+        self._changes: list[int] = [0] * len(tree.nodes)
+        """By node: how often its sums were changed; by root: or those of anything below it."""
         self._mine: set[int] = set()
         """The nodes whose sums nobody else sees."""
         for queue, amounts in used.items():
@@ -201,7 +210,7 @@ class QuotaUsage:
     def fork(self) -> "QuotaUsage":
         """The same usage, to go on from independently."""
         fork = object.__new__(QuotaUsage)
-        fork.tree, fork._used, fork._mine = self.tree, self._used.copy(), set()
+        fork.tree, fork._used, fork._changes, fork._mine = self.tree, self._used.copy(), self._changes.copy(), set()
         self._mine = set()  # what is there now belongs to both: whoever changes a part of it copies that first
         return fork
 
@@ -210,6 +219,20 @@ class QuotaUsage:
 
     def remove(self, queue: str, amounts: Amounts) -> None:
         self._change(queue, amounts, -1)
+
+    def stamp(self, queue: str, node: Node) -> int:
+        """Another one when the usage of the queue has changed, or that of anything between it and a node above it. In
+        forks it says nothing."""
+        changes, found = self._changes, 0
+        for each in self.tree.queues[queue].path:
+            found += changes[each.index]
+            if each is node:
+                break
+        return found
+
+    def stamp_of(self, root: Node) -> int:
+        """Another one when the usage of anything in a tree has changed."""
+        return self._changes[root.index]
 
     def used(self, node: Node, resource: str) -> int:
         """Of a cohort: what those below it use beyond what they have for themselves alone."""
@@ -312,6 +335,7 @@ class QuotaUsage:
         node = self.tree.queues.get(queue)
         if node is None:
             return
+        self._changes[node.path[-1].index] += 1
         for resource, amount in amounts.items():
             if amount and resource in node.quotas:
                 self._move(node, resource, sign * amount)
@@ -322,6 +346,7 @@ class QuotaUsage:
             if each.index not in self._mine:
                 used = self._used[each.index] = dict(used)
                 self._mine.add(each.index)
+            self._changes[each.index] += 1
             before = used.get(resource, 0)
             if before + amount:
                 used[resource] = before + amount

@@ -5,10 +5,13 @@ One sentence says what is asked, one what is there, and who has it; the number i
 """
 
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from multimirror.api import PREEMPTIBLE_LABEL, Hold
+from multimirror.api import PREEMPTIBLE_LABEL, Hold, Preempts
+from multimirror.batch.times import format_time, utc_datetime
+from multimirror.kinds.pod_sets import Amounts
 from multimirror.scheduling.filters import text
 from multimirror.scheduling.quota import Node, QuotaUsage, Short
 from multimirror.scheduling.shares import share
@@ -83,7 +86,17 @@ class QueueShort:
             else f"uses {text(used)} of its own {text(quota.own)}"
         )
         borrowed = f"{text(max(0, used - quota.own))} more borrowed of at most {text(quota.borrow)}"
-        return f"it asks for {text(self.short.asked)} {name}. Queue {queue} has {left} left: {own}, {borrowed}"
+        return (
+            f"it asks for {text(self.short.asked)} {name}. Queue {queue} has {left} left: {own}, {borrowed}. Raise "
+            "quota.borrow to let it have more"
+        )
+
+
+class Asks(NamedTuple):
+    """All that a Job asks for, and for what its queue may stop others."""
+
+    requests: Amounts
+    preempts: AbstractSet[Preempts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +107,7 @@ class CohortShort:
     queue: Node
     short: Short
     border: Border
+    asks: Asks
 
     def __str__(self) -> str:
         name, cohort = self.short.resource, self.border.node
@@ -104,7 +118,30 @@ class CohortShort:
         own, used = self.queue.quotas[name].own, self.usage.used(self.queue, name)
         ours = f"queue {self.queue.name} uses {text(used)} of its own {text(own)}"
         others = ", ".join(self._others())
-        return f"{asks}; {ours}, and cohort {cohort.name} has {has}{': ' if others else ''}{others}"
+        return f"{asks}; {ours}, and cohort {cohort.name} has {has}{': ' if others else ''}{others}{self._remedy()}"
+
+    def _remedy(self) -> str:
+        """What the queue could be allowed, if that would help: as the search for victims compares it, but with Jobs of
+        any size."""
+        missing = {self.short.resource: self.short.available - self.short.asked}
+        reaches = dict(self.usage.reaching(self.queue.name, self.asks.requests))
+        for fork in self.queue.path[1:]:
+            ours = self.queue.below(fork)
+            within = all(self.usage.over(ours, name) + more <= 0 for name, more in reaches[ours].items())
+            would, fair = share(self.usage, ours, more=reaches[ours]), Preempts.FAIR_SHARE not in self.asks.preempts
+            givers = [node for node in fork.children if node is not ours and self._gives(node)]
+            for theirs in sorted(givers, key=lambda node: share(self.usage, node), reverse=True):
+                if within and Preempts.RECLAIM not in self.asks.preempts:
+                    return f". With Reclaim in its preempts the queue could have its own back from {_called(theirs)}"
+                has = share(self.usage, theirs)
+                if not within and fair and would <= share(self.usage, theirs, more=missing):
+                    shares = f"its share is {has}, that of {_called(ours)} would be {would}"
+                    return f". With FairShare in its preempts the queue could take from {_called(theirs)}: {shares}"
+        return ""
+
+    def _gives(self, node: Node) -> bool:
+        """It uses more than it has of what is short."""
+        return self.short.resource in node.quotas and self.usage.over(node, self.short.resource) > 0
 
     def _others(self) -> Iterator[str]:
         """Those who use most beyond what they have, first."""
@@ -138,10 +175,12 @@ class Overtaken:
         fork = next(node for node in queue.path if node in self.winner.path)
         ours, theirs = queue.below(fork), self.winner.below(fork)
         reaches = dict(self.usage.reaching(queue.name, {name: self.short.asked}))
-        would = share(self.usage, ours, more=reaches[ours])
+        has, would = share(self.usage, theirs), share(self.usage, ours, more=reaches[ours])
+        # Its share is what it is with its Job; equal ones were told apart by what else counts.
+        then = "; of equal shares priority decides, then age" if has == would else ""
         return (
-            f"it fitted, but {_called(theirs)} was next for what is shared: its share is {share(self.usage, theirs)}, "
-            f"that of {_called(ours)} would be {would}. Now {left}"
+            f"it fitted, but {_called(theirs)} was next for what is shared: its share is {has}, that of "
+            f"{_called(ours)} would be {would}{then}. Now {left}"
         )
 
 
@@ -194,11 +233,14 @@ class QueueHeld:
     queue: str
     hold: Hold
     waiting: int
+    since: float | None = None
+    """By our clock; None: nobody knows."""
 
     def __str__(self) -> str:
         how = "held" if self.hold is Hold.HOLD else "drained"
         jobs = "1 Job waits" if self.waiting == 1 else f"{self.waiting} Jobs wait"
-        said = f"queue {self.queue} is {how} (spec.hold is {self.hold})"
+        since = f" since {format_time(utc_datetime(self.since))}" if self.since is not None else ""
+        said = f"queue {self.queue} is {how} (spec.hold is {self.hold}){since}"
         return f"{said}: nothing of it is placed until that is None; {jobs}"
 
 

@@ -28,8 +28,12 @@ class RunningJob:
     worker: str = ""
     pods: int = 1
     preemptible: bool = True
+    ends: float | None = None
+    """Then it is gone at the latest, whatever happens; None: nobody knows."""
     name: str = field(default="", compare=False)
     """Namespace and name, for people."""
+    stopping: int | None = field(default=None, compare=False)
+    """Of one that is being stopped: how many of its pods are still there, for people."""
 
 
 VictimOrder = tuple[int, float, str]

@@ -19,6 +19,7 @@ from multimirror.batch.times import seconds_of
 from multimirror.kinds import Kind, Ref
 from multimirror.kinds.pod_sets import nanos
 from multimirror.kinds.reserved import reserved_of
+from multimirror.kube import key_of
 from multimirror.scheduling.preemption import MOST_STOPS
 from multimirror.scheduling.running import RunningJob, RunningJobs
 from multimirror.scheduling.usage import Reservation
@@ -30,6 +31,8 @@ class Mark(NamedTuple):
     since: float
     worker: str | None
     """Where it is being stopped; None: it is gone from there."""
+    name: str
+    """Namespace and name, for people."""
 
 
 class RunningCache:
@@ -90,7 +93,7 @@ class RunningCache:
                 del self._marks[before]
         if obj is None or by is None:
             return before is not None
-        mark = Mark(preempted_at_of(obj) or 0.0, cluster_of(obj))
+        mark = Mark(preempted_at_of(obj) or 0.0, cluster_of(obj), key_of(obj))
         known = self._marks.setdefault(by, {})
         changed = known.get(ref) != mark
         self._marked[ref], known[ref] = by, mark
@@ -106,17 +109,19 @@ class RunningCache:
         reserved = reserved_of(obj)
         preemptible = reserved.preemptible if reserved is not None else is_preemptible(obj)
         preemptible = preemptible and preemptions_of(obj) < MOST_STOPS  # it was placed on own quota
-        metadata = obj["metadata"]
+        placed, runs = min(seen, seconds_of(started, seen)), kind.run_seconds(obj)
         return RunningJob(
             uid=ref.uid,
             queue=reservation.queue,
             requests=reservation.requests,
             priority=_priority(obj),
-            placed=min(seen, seconds_of(started, seen)),
+            placed=placed,
             worker=reservation.worker,
             pods=max(1, reservation.requests.get("pods", 0) // nanos(1)),
             preemptible=preemptible and not kind.outcome(obj).ending,
-            name=f"{metadata['namespace']}/{metadata['name']}",
+            ends=placed + runs if runs is not None else None,
+            name=key_of(obj),
+            stopping=kind.pods_there(obj) if preempted_of(obj) is not None else None,
         )
 
 

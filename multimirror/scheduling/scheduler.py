@@ -1,11 +1,11 @@
-"""The pass over what waits, whenever something changed, and the writing down of what it decided.
+"""The passes over what waits, whenever something changed.
 
 One pass at a time, in slices of a few milliseconds: after each slice there is a pause four times as long, so that
 thousands of waiting objects never cost more than a fifth of the time, and nobody waits for the event loop. What was
-decided on older news than there are at that time is not written: it is decided again in the next pass. Assignments are
-written side by side, each for exactly the version of the object that was decided on (see `assignments`).
+decided on older news than there are at that time is not written: it is decided again in the next pass. (`writers` write
+it down.)
 
-No more is decided than can be written soon. A pass that has as many assignments on their way as `_IN_FLIGHT` allows
+No more is decided than can be written soon. A pass that has as many assignments on their way as the writers allow
 ends there, and when half of them are written the next one begins, in the order of that moment: whoever comes while a
 thousand others are being assigned is considered then, and namespaces take turns in being written and in being told.
 Nor does anybody wait for a pass over thousands that do not fit: when there are news it is broken off, and the next one
@@ -18,39 +18,37 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
-from multimirror.api import RESERVED_ANNOTATION, CohortSpec, MirrorQueueSpec
-from multimirror.api.placement import attempt_of, cluster_of
+from multimirror.api import CohortSpec, MirrorQueueSpec
+from multimirror.api.placement import attempt_of
 from multimirror.batch import Json
 from multimirror.batch.times import seconds_of
 from multimirror.kinds import Kind, Ref
-from multimirror.kinds.preempted import preemption_patch
-from multimirror.kinds.reserved import reserved_by_assignment
-from multimirror.kube import ApiError, Client, Controller, WorkQueue, key_of
-from multimirror.kube.controller import NotYet
-from multimirror.kube.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound
-from multimirror.kube.own_writes import OwnWrites
+from multimirror.kube import Client
 from multimirror.kube.supervise import Supervisor
 from multimirror.kube.turns import Turns
 from multimirror.scheduling import metrics
 from multimirror.scheduling.announcements import Announcements
 from multimirror.scheduling.assignments import Assignment, Assignments
 from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
-from multimirror.scheduling.growth import is_wanted
+from multimirror.scheduling.claim_writes import ClaimWrites
+from multimirror.scheduling.decisions import Placed, PlacementDecision, Preempts, Step, Waits
+from multimirror.scheduling.free_room import FreeRooms
 from multimirror.scheduling.marks import Marks
-from multimirror.scheduling.order import FRONT, Line, Position, Waiting, WaitingSnapshot, position_of
-from multimirror.scheduling.plan import Placed, PlacementDecision, Preempts, Step, Waits, plan
+from multimirror.scheduling.order import FRONT
+from multimirror.scheduling.parking import Parking
+from multimirror.scheduling.plan import plan
 from multimirror.scheduling.quota import QuotaTree
 from multimirror.scheduling.shared_quota import quota_tree
+from multimirror.scheduling.waiting import Line, Position, Waiting, WaitingSnapshot, position_of
+from multimirror.scheduling.writers import Objects, Writers
 
 _log = structlog.get_logger(__name__)
 _SLICE_SECONDS: Final = 0.005
 _SHORTEST_PAUSE_SECONDS: Final = 0.005
-_IN_FLIGHT: Final = 4
-"""Assignments that are decided and not written yet, for each that can be written at once."""
 _TAIL: Final = 500
 """So many are looked at, of namespaces that had their share in a pass, before it may be broken off."""
 _TOLD_PER_PASS: Final = 100
@@ -59,16 +57,6 @@ _TELL_ON_SECONDS: Final = 2.0
 """Until those hear why they wait who could not be told in the last pass: events go out 50 a second."""
 VISIBLE_SECONDS: Final = 2.0
 """So long after its creation an object that waits says so on its status: most have gone by then."""
-_REFUSALS_UNTOLD: Final = 2
-"""So often an assignment may be refused before its user hears of it: an API server that starts refuses everything."""
-
-
-class Objects(Protocol):
-    """The objects of the management cluster, as the cache has them."""
-
-    def kind(self, ref: Ref) -> Kind: ...
-    def get(self, ref: Ref) -> Json | None: ...
-    def writes(self, ref: Ref) -> OwnWrites: ...
 
 
 class Scheduler:
@@ -86,18 +74,18 @@ class Scheduler:
         worker: Callable[[str], WorkerSnapshot | None],
         clock: Callable[[], float],
         cohorts: Callable[[], Mapping[str, CohortSpec]] = dict,
+        held_since: Callable[[], Mapping[str, float]] = dict,
         keep: Callable[[Kind, Json], None] = lambda kind, obj: None,
         unshown: Callable[[Ref, float], None] = lambda ref, seconds: None,
         concurrency: int = 16,
     ) -> None:
         """`keep` is given every assigned object, whole, as the API server answered; `unshown` every one that waits and
         whose status does not say so, and in how many seconds it will have waited visibly long."""
-        self._client, self._objects = client, objects
-        self._assignments, self._announcements, self._keep = assignments, announcements, keep
+        self._objects, self._assignments, self._announcements = objects, assignments, announcements
         self._unshown = unshown
         self._queues, self._workers, self._worker, self._clock = queues, workers, worker, clock
-        self._trees = _Trees(cohorts)
-        self._waiting = Waiting()
+        self._trees, self._rooms, self._held_since = _Trees(cohorts), FreeRooms(), held_since
+        self._waiting, self._parking, self._claims = Waiting(), Parking(), ClaimWrites()
         self.marks = Marks(assignments.running, assignments.kinds, self._waiting)
         self._again: float | None = None
         """When to look again, by the clock, if nothing happens before."""
@@ -110,18 +98,23 @@ class Scheduler:
         """The latest decision about each object that waits."""
         self.heads: dict[str, Waits | Preempts] = {}
         """The first object of each queue that waits."""
-        queue = WorkQueue[Ref]("assign", group=self._namespace)
-        self._writers = Controller[Ref]("assign", self._assign, queue=queue, concurrency=concurrency, timeout=60.0)
-        self._most_in_flight = _IN_FLIGHT * concurrency
-        self._in_flight: dict[Ref, str] = {}
-        """What is being written, or is about to be, and its namespace. Not what has to be tried again later: that may
-        be in vain for ever."""
-        self._written = asyncio.Event()
-        """Set while no more than half of that is in flight."""
-        self._written.set()
+        self._writers = Writers(
+            client,
+            objects,
+            assignments,
+            announcements,
+            marks=self.marks,
+            claims=self._claims,
+            waiting=self._waiting,
+            clock=clock,
+            keep=keep,
+            wake=self.wake,
+            concurrency=concurrency,
+        )
 
     def offer(self, candidate: Candidate) -> None:
         """This object wants a worker."""
+        self._claims.observe(candidate)
         if self._assignments.is_settled(candidate.ref) and self._waiting.put(candidate):
             self._news.set()
 
@@ -146,7 +139,8 @@ class Scheduler:
         """A pass over these, as things are now, that nobody carries out."""
         queues, usage = dict(self._queues()), self._assignments.usage.snapshot()
         state = self.marks.state(self._clock())
-        return plan(waiting, queues, dict(self._workers()), usage, tree=self._trees.of(queues), state=state)
+        tree, held_since = self._trees.of(queues), self._held_since()
+        return plan(waiting, queues, self._places(), usage, tree=tree, state=state, held_since=held_since)
 
     def pending(self, queue: str) -> int:
         """How many wait in a queue."""
@@ -169,7 +163,7 @@ class Scheduler:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._pause()):
                     await self._news.wait()
-            await self._written.wait()
+            await self._writers.room()
             self._news.clear()
             await self._pass()
 
@@ -182,29 +176,41 @@ class Scheduler:
 
     async def _pass(self) -> None:
         """One plan, with pauses, to its end; or until as much is decided as can be written soon."""
-        queues, workers = dict(self._queues()), dict(self._workers())
+        queues, workers = dict(self._queues()), self._places()
         heads: dict[str, Waits | Preempts] = {}
         untold: Turns[Ref, Waits | Preempts] = Turns()  # by namespace
-        self._untold, self._again = False, None
-        busy, flying = 0.0, Counter(self._in_flight.values())
+        self._untold = False
+        busy, flying = 0.0, self._writers.in_flight
         snapshot, usage = self._waiting.snapshot(), self._assignments.usage.snapshot()
         tree = self._trees.of(queues)
         state, resume = self.marks.state(self._clock()), dict(self._resume)
-        steps = plan(snapshot, queues, workers, usage, in_flight=flying, resume=resume, tree=tree, state=state)
+        awake = self._parking.awake(snapshot, queues, workers, usage, tree=tree, state=state)
+        self._again = self._parking.until
+        steps = plan(
+            awake,
+            queues,
+            workers,
+            usage,
+            in_flight=flying,
+            resume=resume,
+            tree=tree,
+            state=state,
+            held_since=dict(self._held_since()),
+        )
         reached, done = _Reached(), False
         while not done:
             started = time.perf_counter()
             done = True
             for step in steps:
                 if isinstance(step, Placed):
-                    self._place(step, queues)
+                    self._carry_out(step, queues)
                 elif step is not None:
                     if isinstance(step, Preempts):
                         self._stop_others(step, queues)
+                        self._parking.clear()
                     self._keep_waiting(step, heads, untold)
                     reached.refused(step.candidate)
-                if len(self._in_flight) >= self._most_in_flight:
-                    self._written.clear()
+                if self._writers.is_enough():
                     self._break_off(reached, snapshot)
                     break
                 if time.perf_counter() - started > _SLICE_SECONDS:
@@ -224,6 +230,16 @@ class Scheduler:
         self._show_heads(heads)
         self._tell(untold)
 
+    def _places(self) -> dict[str, WorkerSnapshot]:
+        """The workers, with what is left on their nodes where those are known."""
+        found = dict(self._workers())
+        usage = self._assignments.usage
+        for name, each in found.items():
+            if each.nodes is not None:
+                found[name] = replace(each, free=self._rooms.of(name, each.nodes, usage))
+        self._rooms.forget_all_but(found)
+        return found
+
     def _break_off(self, reached: "_Reached", snapshot: WaitingSnapshot) -> None:
         """The next pass takes it up again; a line that was looked at to its end begins anew."""
         positions = reached.positions
@@ -242,6 +258,15 @@ class Scheduler:
             if queue not in heads and self._current(head.candidate) is not None:
                 heads[queue] = head
         self.heads = heads
+
+    def _carry_out(self, step: Placed, queues: Mapping[str, MirrorQueueSpec]) -> None:
+        before = self._waiting.version(step.candidate.queue)
+        self._place(step, queues)
+        after = self._waiting.version(step.candidate.queue)
+        if after != before:
+            self._parking.placed(step.candidate, before, after)
+        else:
+            self._parking.clear()
 
     def _place(self, step: Placed, queues: Mapping[str, MirrorQueueSpec]) -> None:
         """Unless what it was decided on has changed during the pass: then the next one decides."""
@@ -267,8 +292,7 @@ class Scheduler:
         attempt, starting = attempt_of(obj) + 1, queue.start is not None
         assignment = Assignment(candidate, step.decision, worker, namespace, attempt, fence, starting)
         self._assignments.decide(assignment)
-        self._in_flight[candidate.ref] = candidate.namespace
-        self._writers.queue.add(candidate.ref)
+        self._writers.write(candidate.ref, candidate.namespace)
 
     def _stop_others(self, step: Preempts, queues: Mapping[str, MirrorQueueSpec]) -> None:
         """Unless what it was decided on has changed during the pass."""
@@ -279,8 +303,7 @@ class Scheduler:
             return
         refs = self.marks.decide(step, candidate, self._clock())
         for ref in refs:
-            self._in_flight[ref] = candidate.namespace
-            self._writers.queue.add(ref)
+            self._writers.write(ref, candidate.namespace)
         obj = self._objects.get(candidate.ref)
         if obj is not None and refs:
             message = str(step.decision.why)
@@ -290,8 +313,9 @@ class Scheduler:
         obj = self._objects.get(candidate.ref)
         self._drop(candidate.ref)
         if obj is not None and self._assignments.grow(candidate, obj):
-            self._in_flight[candidate.ref] = candidate.namespace
-            self._writers.queue.add(candidate.ref)
+            self._writers.write(candidate.ref, candidate.namespace)
+        else:
+            self._parking.clear()
 
     def _keep_waiting(
         self, step: Waits | Preempts, heads: dict[str, Waits | Preempts], untold: Turns[Ref, Waits | Preempts]
@@ -304,11 +328,14 @@ class Scheduler:
         self.decisions[ref] = step.decision
         if step.decision.again is not None:
             self._again = min(self._again or step.decision.again, step.decision.again)
+        if step.decision.claim is not None and self._claims.decide(step.candidate, step.decision.claim):
+            self._writers.write(ref, namespace)
         if step.candidate.growth is None:
             heads.setdefault(step.candidate.queue, step)
             if not looked_at:
                 self._show(step.candidate)
         if self._announcements.knows_why_it_waits(ref, step.decision.reason):
+            self._parking.refused(step.candidate, step.decision)
             return
         if untold.count(namespace) < _TOLD_PER_PASS:
             untold.put(namespace, ref, step)
@@ -338,116 +365,6 @@ class Scheduler:
             left -= 1
         self._untold |= bool(untold)
 
-    # --- assignments
-
-    async def _assign(self, ref: Ref) -> None:
-        self._in_flight.setdefault(ref, self._namespace(ref))  # it may be tried again
-        try:
-            await self._assign_now(ref)
-        finally:
-            self._in_flight.pop(ref, None)
-            if len(self._in_flight) <= self._most_in_flight // 2:
-                self._written.set()
-
-    async def _assign_now(self, ref: Ref) -> None:
-        assignment, obj = self._assignments.get(ref), self._objects.get(ref)
-        if self.marks.get(ref) is not None:
-            await self._write_mark(ref, obj)
-            return
-        if assignment is None:
-            await self._write_growth(ref, obj)
-            return
-        if obj is None or cluster_of(obj) is not None or _version(obj) != assignment.candidate.version:
-            self._assignments.drop(ref, obj)
-            self.wake()  # what it had reserved may be what another one waits for
-            return
-        try:
-            await self._write(ref, obj, assignment)
-        except (Conflict, NotFound) as error:
-            # Somebody changed it, or our own write had taken effect after all: the cache will tell which. Until then
-            # the write is tried ever more seldom, for a watch may be silent for long.
-            raise NotYet(f"the cache does not show yet what became of {key_of(obj)}") from error
-        except (Forbidden, Invalid, BadRequest) as error:
-            if self._writers.queue.failures(ref) >= _REFUSALS_UNTOLD:
-                message = f"the API server refuses the assignment: {error.message}"
-                self._announcements.tell_once(self._objects.kind(ref), obj, "AssignmentRefused", message)
-            raise
-        except ApiError as error:
-            if error.outcome_unknown:
-                _log.warning("an assignment may or may not have been written", ref=str(ref), error=str(error))
-            raise
-
-    async def _write(self, ref: Ref, obj: Json, assignment: Assignment) -> None:
-        kind, metadata = self._objects.kind(ref), obj["metadata"]
-        body = assignment.patch(kind.suspension(suspend=False), reserved_by_assignment(kind, obj))
-        answer = await self._client.patch(kind.resource, metadata["name"], body, metadata["namespace"])
-        self._keep(kind, answer)
-        self._assignments.written(ref, _version(answer))
-        self._objects.writes(ref).wrote(answer)
-        queue, worker = assignment.candidate.queue, assignment.worker
-        metrics.ASSIGNED.labels(queue, worker).inc()
-        if assignment.attempt == 1:
-            now = self._clock()
-            created = seconds_of(metadata.get("creationTimestamp"), now)
-            metrics.WAIT_SECONDS.labels(queue).observe(max(0.0, now - created))
-        message = f"runs on worker {worker} ({assignment.decision})"
-        self._announcements.tell(kind, obj, "Assigned", message, "Normal")
-        _log.info("assigned", ref=str(ref), object=key_of(obj), cluster=worker, attempt=assignment.attempt)
-
-    async def _write_growth(self, ref: Ref, obj: Json | None) -> None:
-        """For the object as it is now, if it still asks for the same: its status changes all the time."""
-        candidate = self._assignments.growing(ref)
-        growth = candidate.growth if candidate is not None else None
-        if candidate is None or growth is None:
-            return
-        kind = self._objects.kind(ref)
-        if obj is None or not is_wanted(growth, kind.pod_counts(obj)):
-            self._assignments.drop_growth(ref, obj)
-            self.wake()
-            return
-        metadata = obj["metadata"]
-        exactly = {"uid": metadata["uid"], "resourceVersion": _version(obj)}
-        body = {"metadata": {**exactly, "annotations": {RESERVED_ANNOTATION: str(growth.after)}}}
-        try:
-            answer = await self._client.patch(kind.resource, metadata["name"], body, metadata["namespace"])
-        except (Conflict, NotFound) as error:
-            raise NotYet(f"the cache does not show yet what became of {key_of(obj)}") from error
-        self._assignments.grown(ref, _version(answer))
-        self._objects.writes(ref).wrote(answer)
-        before, after = (sum(each.granted.values()) for each in (growth.before, growth.after))
-        message = f"may have {after} pods at once on worker {growth.worker}, instead of {before}"
-        self._announcements.tell_once(kind, obj, "Grown", message, "Normal")
-        _log.info("grown", ref=str(ref), object=key_of(obj), cluster=growth.worker, pods=after)
-
-    async def _write_mark(self, ref: Ref, obj: Json | None) -> None:
-        """For the victim as it is now, if it is still the one that was decided on, and is still to make room."""
-        mark, kind = self.marks.get(ref), self._objects.kind(ref)
-        if mark is None:
-            return
-        if obj is None or not mark.is_wanted(kind, obj) or self._waiting.get(mark.by.ref) is None:
-            self.marks.drop(ref)
-            self.wake()
-            return
-        metadata, uid = obj["metadata"], mark.by.ref.uid
-        body = preemption_patch(kind, obj, mark.why, now=self._clock(), by=uid)
-        try:
-            answer = await self._client.patch(kind.resource, metadata["name"], body, metadata["namespace"])
-        except (Conflict, NotFound) as error:
-            raise NotYet(f"the cache does not show yet what became of {key_of(obj)}") from error
-        self.marks.written(ref, _version(answer))
-        self._objects.writes(ref).wrote(answer)
-        self._announcements.tell(kind, obj, "Preempted", str(mark.words), "Normal")
-        _log.info("preempted", ref=str(ref), object=key_of(obj), cluster=mark.job.worker, why=mark.why, by=uid)
-
-    def _namespace(self, ref: Ref) -> str:
-        """Of an object that is on its way."""
-        mark = self.marks.get(ref)
-        if mark is not None:
-            return mark.by.namespace
-        assignment, growing = self._assignments.get(ref), self._assignments.growing(ref)
-        candidate = assignment.candidate if assignment is not None else growing
-        return candidate.namespace if candidate is not None else ""
-
     def _current(self, candidate: Candidate) -> Candidate | None:
         """It as it waits now, which may be another version of what was decided on; None where it is another one in any
         other way (that was news: the next pass looks at it), or does not wait."""
@@ -458,6 +375,7 @@ class Scheduler:
 
     def _drop(self, ref: Ref) -> bool:
         self.decisions.pop(ref, None)
+        self._claims.drop(ref)
         return self._waiting.remove(ref) is not None
 
 
@@ -503,7 +421,3 @@ class _Reached:
             for line, candidate in self._latest.items()
             if self._refused[candidate.namespace] > FRONT
         }
-
-
-def _version(obj: Json) -> str:
-    return str(obj["metadata"]["resourceVersion"])

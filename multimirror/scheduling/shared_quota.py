@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Final
 
 from multimirror.api import CohortSpec, MirrorQueueSpec
+from multimirror.kinds.pod_sets import Amounts
 from multimirror.scheduling.candidates import Candidate, Growth
 from multimirror.scheduling.filters import AboveQuota, QuotaUsed
 from multimirror.scheduling.growth import GrowthWaits
@@ -20,6 +21,7 @@ from multimirror.scheduling.preemption import MOST_STOPS
 from multimirror.scheduling.quota import Node, QuotaTree, QuotaUsage, Short
 from multimirror.scheduling.refusals import (
     AboveMost,
+    Asks,
     CohortShort,
     KeptForOthers,
     Objection,
@@ -55,32 +57,44 @@ class SharedQuota:
         self._last: dict[int, Node] = {}
         """By root: the queue of the last Job that was placed in this pass."""
         self.heads = HeadOrder(self._books.later)
+        self._asks: tuple[Candidate, Preemptor] | None = None
 
     def __contains__(self, queue: str) -> bool:
         return queue in self.tree.queues
 
     def count(
-        self, usage: UsageSums, leaving: Iterable[RunningJob] = (), awaited: Iterable[Candidate] = ()
+        self,
+        usage: UsageSums,
+        queues: Iterable[str],
+        leaving: Iterable[RunningJob] = (),
+        awaited: Iterable[Candidate] = (),
     ) -> Iterator[None]:
         """What is charged when the pass begins, who is leaving, and who waits for them; in small steps, before anything
-        else is asked."""
-        for number, name in enumerate(self.tree.queues, 1):
+        else is asked. Only in the trees of these queues: nobody asks about others."""
+        trees = {self.tree.queues[name].root.index for name in queues if name in self}
+        there = [name for name, node in self.tree.queues.items() if node.root.index in trees]
+        for number, name in enumerate(there, 1):
             self._before.add(name, usage.queue(name).resources)
             if number % _QUEUES_PER_CHECKPOINT == 0:
                 yield None
         waiting = [self.asks(each) for each in awaited if each.queue in self]
-        self._books = PassQuota(self._before, (job for job in leaving if job.queue in self), waiting)
+        counted = frozenset(there)
+        self._books = PassQuota(self._before, (job for job in leaving if job.queue in counted), waiting)
         self.heads = HeadOrder(self._books.later)
 
     def asks(self, candidate: Candidate) -> Preemptor:
-        return Preemptor(
-            uid=candidate.ref.uid,
-            queue=candidate.queue,
-            requests=candidate.requests,
-            priority=min(candidate.priority, self._specs[candidate.queue].max_priority or 0),
-            preempts=self._specs[candidate.queue].preempts,
-            own_quota_only=not candidate.preemptible or candidate.preemptions >= MOST_STOPS,
-        )
+        if self._asks is None or self._asks[0] is not candidate:  # it is asked for several times in a row
+            spec = self._specs[candidate.queue]
+            asks = Preemptor(
+                uid=candidate.ref.uid,
+                queue=candidate.queue,
+                requests=candidate.requests,
+                priority=min(candidate.priority, spec.max_priority or 0),
+                preempts=spec.preempts,
+                own_quota_only=not candidate.preemptible or candidate.preemptions >= MOST_STOPS,
+            )
+            self._asks = candidate, asks
+        return self._asks[1]
 
     def objection(self, candidate: Candidate) -> Objection | None:
         """Why it cannot have what it asks for now; None: it can."""
@@ -129,9 +143,28 @@ class SharedQuota:
         if self._books.keep(self.asks(candidate)):
             self._charged = None
 
+    def claim(self, queue: str, amounts: Amounts) -> None:
+        """So much of what the queue has, or could borrow, is kept for its Job that has waited long; see `unclaim`."""
+        self._books.claim(queue, amounts)
+
+    def unclaim(self, queue: str) -> None:
+        self._books.unclaim(queue)
+
     def fits_later(self, candidate: Candidate) -> bool:
         """It will fit when those are gone who are leaving."""
         return self._books.fits_later(self.asks(candidate))
+
+    def is_hopeless(self, candidate: Candidate) -> bool:
+        """It does not fit, not even when those are gone who are leaving, and nobody may be stopped for it."""
+        return self._books.is_hopeless(self.asks(candidate))
+
+    def may_stop_others(self, candidate: Candidate) -> bool:
+        """If there is somebody to stop."""
+        return self._books.may_stop_others(self.asks(candidate))
+
+    def anybody_to_stop(self, candidate: Candidate) -> bool:
+        """Whom, at all, is another question."""
+        return self._books.anybody_to_stop(self.asks(candidate))
 
     def forget(self, candidate: Candidate) -> None:
         """It waits for nobody any more."""
@@ -163,11 +196,14 @@ class SharedQuota:
         if last is not None and self._before.fits(candidate.queue, candidate.requests):
             return Objection("OthersFirst", Overtaken(self.charged, queue, short, last))
         if queue.parent is None:
-            return Objection("QuotaExceeded", QuotaUsed(queue.name, short.resource, short.asked, short.available))
+            name, limit = short.resource, queue.quotas[short.resource].subtree
+            left = limit - self.charged.used(queue, name)
+            return Objection("QuotaExceeded", QuotaUsed(queue.name, name, short.asked, left, limit))
         found = border(self.charged, queue, short)
         if found.node is queue:
             return Objection("QuotaExceeded", QueueShort(self.charged, queue, short))
-        return Objection("CohortFull", CohortShort(self.charged, queue, short, found))
+        asks = Asks(candidate.requests, self._specs[queue.name].preempts)
+        return Objection("CohortFull", CohortShort(self.charged, queue, short, found, asks))
 
     def _kept(self, queue: Node, asks: Preemptor) -> KeptForOthers:
         short = self._books.short(asks)[0]

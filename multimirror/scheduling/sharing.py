@@ -5,24 +5,28 @@ for. So a pass keeps two books. `now` is what is charged. `later` is without tho
 wait for them. A Job is placed if it fits both: then it takes nothing from one that waits for its victims, which fits as
 soon as they are gone. Victims are searched in `later`: nobody is stopped for room that is on its way. So a Job may
 count on others, too, who were leaving already when its own victims were chosen: it waits for as long as it fits
-`later`, and not only until its own victims are gone.
+`later`, and not only until its own victims are gone. But no queue loses a Job to another for what it does not have yet:
+one that is within its quota without those that wait for their victims is asked for nothing.
 
 The first Job of a queue that does not fit, and stops nobody, may keep what is left of its queue's own quota
-(`kept_free`): from other queues, not from those behind it in its own, which may pass it.
+(`kept_free`): from other queues, not from those behind it in its own, which may pass it. What a claim holds (`claims`)
+is held from all. It does not count when victims are searched: no queue gives what it runs for what only waits in it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from multimirror.api import Preempts
 from multimirror.kinds.pod_sets import Amounts
 from multimirror.scheduling.preemption import find_preemption, kept_free
-from multimirror.scheduling.quota import QuotaUsage, Short
+from multimirror.scheduling.quota import Node, QuotaUsage, Short
 from multimirror.scheduling.running import RunningJob
 from multimirror.scheduling.trial import Room
 from multimirror.scheduling.victims import NoPreemption, Preemption, Preemptor, Surroundings
 
 _T = TypeVar("_T")
+_RECLAIM: Final = frozenset({Preempts.RECLAIM})
 
 
 class Outcome(StrEnum):
@@ -56,6 +60,9 @@ class PassQuota:
         self.leaving: set[str] = set()
         self._waiting: dict[str, Preemptor] = {}
         self._kept: dict[str, tuple[Preemptor, dict[str, int]]] = {}
+        self._claimed: dict[str, Amounts] = {}
+        self._borrowers: dict[int, tuple[int, bool]] = {}
+        """By root: whether a queue of the tree borrows, and the stamp of the usage for which that was found."""
         for job in leaving:
             self._leave(job)
         for preemptor in waiting:
@@ -63,22 +70,57 @@ class PassQuota:
 
     def fits(self, job: Preemptor) -> bool:
         """It can be placed: what it asks for is there, and is not kept for others."""
-        return self._checked(job, lambda: self._fits(self.now, job) and self._fits(self.later, job))
+        return self._checked(
+            job, lambda: self._fits(self.now, job) and self._fits(self.later, job) and not self._crowds_out(job)
+        )
 
     def fits_later(self, job: Preemptor) -> bool:
         """It could be placed if those who are leaving were gone."""
         return self._checked(job, lambda: self._fits(self.later, job))
 
+    def is_hopeless(self, job: Preemptor) -> bool:
+        """It could not be placed then either, and nobody may be stopped for it."""
+        return not (self.fits_later(job) or self.may_stop_others(job))
+
+    def may_stop_others(self, job: Preemptor) -> bool:
+        """Who may only reclaim may stop nobody if neither its queue, nor a cohort above it, is within its quota with
+        the Job."""
+        if job.preempts <= _RECLAIM:
+            return bool(job.preempts) and self._checked(job, lambda: self._is_within(job))
+        return True
+
+    def anybody_to_stop(self, job: Preemptor) -> bool:
+        """Who may only reclaim can stop nobody if no queue of the tree uses more than its own."""
+        if job.preempts - _RECLAIM:
+            return True
+        root = self.later.tree.queues[job.queue].root
+        known, stamp = self._borrowers.get(root.index), self.later.stamp_of(root)
+        if known is None or known[0] != stamp:
+            known = self._borrowers[root.index] = stamp, any(self._borrows(node) for node in root.queues())
+        return known[1]
+
     def short(self, job: Preemptor) -> tuple[Short, ...]:
         """What is missing for it to be placed."""
-        return self._checked(job, lambda: self._short(self.now, job) or self._short(self.later, job))
+        return self._checked(
+            job, lambda: self._short(self.now, job) or self._short(self.later, job) or self._crowds_out(job)
+        )
 
     def charged(self) -> QuotaUsage:
         """What is charged now, as it stays: what is kept free is not in it."""
         charged = self.now.fork()
         for queue, (_, kept) in self._kept.items():
             charged.remove(queue, kept)
+        for queue, claimed in self._claimed.items():
+            charged.remove(queue, claimed)
         return charged
+
+    def claim(self, queue: str, amounts: Amounts) -> None:
+        """Nobody gets this; until `unclaim`."""
+        self._claimed[queue] = amounts
+        self._count(queue, amounts, 1)
+
+    def unclaim(self, queue: str) -> None:
+        self._count(queue, self._claimed.pop(queue), -1)
 
     def place(self, job: Preemptor) -> None:
         self.forget(job)
@@ -104,7 +146,11 @@ class PassQuota:
     ) -> Preemption | NoPreemption:
         """Whom to stop for it. `around.leaving` is to have everybody who is in `leaving`."""
         self._count_kept(job.queue, -1)
-        found = find_preemption(job, self.later, around, rooms)
+        for queue, amounts in self._claimed.items():
+            self.later.remove(queue, amounts)
+        found = find_preemption(job, self.later, around, rooms, charged=self._staying())
+        for queue, amounts in self._claimed.items():
+            self.later.add(queue, amounts)
         self._count_kept(job.queue, 1)
         return found
 
@@ -116,11 +162,22 @@ class PassQuota:
 
     def keep(self, job: Preemptor) -> Amounts:
         """What the first Job of a queue keeps free for itself in this pass, as things are now."""
+        if Preempts.RECLAIM in job.preempts:
+            return {}
         self._count_kept(job.queue, -1)
         kept = kept_free(self.later, job)
         self._kept[job.queue] = job, kept
         self._count_kept(job.queue, 1)
         return kept
+
+    def _staying(self) -> QuotaUsage | None:
+        """`later` without those that wait: what runs now, and stays; None: it is `later`."""
+        if not self._waiting:
+            return None
+        staying = self.later.fork()
+        for each in self._waiting.values():
+            staying.remove(each.queue, each.requests)
+        return staying
 
     def _leave(self, job: RunningJob) -> None:
         if job.uid not in self.leaving:
@@ -132,9 +189,33 @@ class PassQuota:
             return False
         return usage.fits(job.queue, job.requests)
 
+    def _is_within(self, job: Preemptor) -> bool:
+        over, quotas = self.later.over, self.later.tree.queues[job.queue].quotas
+        asked = [name for name, amount in job.requests.items() if amount > 0 and name in quotas]
+        for node, adds in self.later.reaching(job.queue, job.requests):
+            if node.parent is not None and all(over(node, name) + adds.get(name, 0) <= 0 for name in asked):
+                return True
+        return False
+
+    def _borrows(self, queue: Node) -> bool:
+        return any(self.later.over(queue, name) > 0 for name in queue.quotas)
+
     def _short(self, usage: QuotaUsage, job: Preemptor) -> tuple[Short, ...]:
         above = usage.above_own(job.queue, job.requests) if job.own_quota_only else ()
         return above or usage.short(job.queue, job.requests)
+
+    def _crowds_out(self, job: Preemptor) -> tuple[Short, ...]:
+        """What it asks for of its queue's own quota that one waits for which may have nothing else: what others of the
+        queue borrow is counted as own as long as there is any left, so that one would stop them again and again."""
+        own = {
+            name
+            for other in self._waiting.values()
+            if other.own_quota_only and other.queue == job.queue and other.uid != job.uid
+            for name, amount in other.requests.items()
+            if amount > 0
+        }
+        asked = {name: amount for name, amount in job.requests.items() if name in own}
+        return self.later.above_own(job.queue, asked) if asked else ()
 
     def _checked(self, job: Preemptor, check: Callable[[], _T]) -> _T:
         """Without what is kept in its queue, and for itself."""
@@ -150,6 +231,8 @@ class PassQuota:
 
     def _count_kept(self, queue: str, sign: int) -> None:
         if queue in self._kept:
-            kept = self._kept[queue][1]
-            for usage in (self.now, self.later):
-                (usage.add if sign > 0 else usage.remove)(queue, kept)
+            self._count(queue, self._kept[queue][1], sign)
+
+    def _count(self, queue: str, amounts: Amounts, sign: int) -> None:
+        for usage in (self.now, self.later):
+            (usage.add if sign > 0 else usage.remove)(queue, amounts)

@@ -6,7 +6,7 @@ stays so when others are taken too, for that makes our side smaller; so only sen
 again: it may make our side larger than it may be. (Others' sides only grow by it, and who was over quota still is.)
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -15,6 +15,9 @@ from multimirror.kinds.pod_sets import Amounts
 from multimirror.scheduling.quota import Node, QuotaUsage
 from multimirror.scheduling.running import RunningJob
 from multimirror.scheduling.shares import Share, share
+
+Way = Callable[[RunningJob, Sequence[RunningJob]], bool] | None
+"""Of whom victims on a worker are taken: whether somebody is one of them, when those are gone; None: of all."""
 
 
 class Room(Protocol):
@@ -29,6 +32,9 @@ class Room(Protocol):
 
     def lacking(self, gone: Sequence[RunningJob]) -> Collection[str]:
         """Of which resources there is not enough for the Job when those are gone. Nothing: it has room."""
+
+    def ways(self) -> Iterable[Way]:
+        """In which ways to look for victims on it, the best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,9 @@ class AmountsRoom:
             if name in self.free and amount > self.free[name] + sum(requests.get(name, 0) for requests in here)
         ]
 
+    def ways(self) -> Iterable[Way]:
+        return (None,)
+
 
 class Taken(NamedTuple):
     """One that would be stopped, and the two sides of the fork where it was taken; for one of the own queue, none."""
@@ -60,15 +69,30 @@ class Taken(NamedTuple):
 
 
 class Trial:
-    """Begins with nobody stopped. `usage` is not changed."""
+    """Begins with nobody stopped. `usage` is not changed, nor is `charged`: the same without those that wait for their
+    victims, where somebody does."""
 
-    def __init__(self, usage: QuotaUsage, queue: str, requests: Amounts, room: Room | None = None) -> None:
+    def __init__(
+        self,
+        usage: QuotaUsage,
+        queue: str,
+        requests: Amounts,
+        room: Room | None = None,
+        charged: QuotaUsage | None = None,
+        *,
+        way: Way = None,
+        own_quota_only: bool = False,
+    ) -> None:
         self.queue = usage.tree.queues[queue]
         self.usage = usage.fork()
-        self.requests, self.room = requests, room
+        self._charged = charged.fork() if charged is not None else None
+        self.requests, self.room, self.way = requests, room, way
         self.asked = tuple(name for name, amount in requests.items() if amount > 0 and name in self.queue.quotas)
         """What it asks for that counts."""
-        self.quota_short = frozenset(each.resource for each in usage.short(queue, requests))
+        short = usage.short(queue, requests)
+        if own_quota_only:
+            short += usage.above_own(queue, requests)  # what it could borrow is nothing to it
+        self.quota_short = frozenset(each.resource for each in short)
         self.lacking = frozenset(room.lacking(())) if room is not None else frozenset()
         self.contended = self.quota_short | self.lacking
         self._ceilings = {
@@ -84,12 +108,16 @@ class Trial:
 
     def take(self, taken: Taken, place: int | None = None) -> None:
         self.usage.remove(taken.job.queue, taken.job.requests)
+        if self._charged is not None:
+            self._charged.remove(taken.job.queue, taken.job.requests)
         self.taken.insert(len(self.taken) if place is None else place, taken)
         self._forget(taken.job)
 
     def give_back(self, place: int) -> Taken:
         taken = self.taken.pop(place)
         self.usage.add(taken.job.queue, taken.job.requests)
+        if self._charged is not None:
+            self._charged.add(taken.job.queue, taken.job.requests)
         self._forget(taken.job)
         return taken
 
@@ -131,11 +159,12 @@ class Trial:
 
     def is_over(self, job: RunningJob, theirs: Node, contended: Iterable[str]) -> bool:
         """A Job that runs uses something contended of which its queue, and all above it on its side of the fork, have
-        more than they are due."""
+        more than they are due: already, and not only when those run that wait for their victims."""
         path = self.usage.tree.queues[job.queue].path
         side = path[: path.index(theirs) + 1]
+        books = (self.usage,) if self._charged is None else (self.usage, self._charged)
         return any(
-            job.requests.get(name, 0) > 0 and all(self.usage.over(node, name) > 0 for node in side)
+            job.requests.get(name, 0) > 0 and all(usage.over(node, name) > 0 for usage in books for node in side)
             for name in contended
         )
 

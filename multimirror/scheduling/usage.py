@@ -15,6 +15,7 @@ from typing import Final, Self
 
 from multimirror.kinds.kind import Ref
 from multimirror.kinds.pod_sets import Amounts
+from multimirror.kinds.pod_shapes import Gang
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class Reservation:
     namespace: str
     worker: str
     requests: Amounts
+    gang: Gang = ()
+    """The pods that it is for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +156,8 @@ class UsageCache:
     def __init__(self) -> None:
         self.sums = UsageSums()
         self._reservations: dict[Ref, Reservation] = {}
-        self._on: dict[str, dict[Ref, None]] = {}
+        self._on: dict[str, dict[Ref, Reservation]] = {}
+        self._versions: Counter[str] = Counter()
 
     def put(self, ref: Ref, reservation: Reservation | None) -> bool:
         """This object counts for that now (None: for nothing). Whether it is a change."""
@@ -163,9 +167,11 @@ class UsageCache:
         if before is not None:
             del self._reservations[ref]
             del self._on[before.worker][ref]
+            self._versions[before.worker] += 1
         if reservation is not None:
             self._reservations[ref] = reservation
-            self._on.setdefault(reservation.worker, {})[ref] = None
+            self._on.setdefault(reservation.worker, {})[ref] = reservation
+            self._versions[reservation.worker] += 1
         if before is None:
             assert reservation is not None
             self.sums.add(reservation)
@@ -181,6 +187,14 @@ class UsageCache:
     def on(self, worker: str) -> Iterable[Ref]:
         """The objects that are assigned to a worker."""
         return tuple(self._on.get(worker, ()))
+
+    def reservations(self, worker: str) -> Iterable[tuple[Ref, Reservation]]:
+        """And what they have there."""
+        return tuple(self._on.get(worker, {}).items())
+
+    def version(self, worker: str) -> int:
+        """Another one whenever somebody has something else there."""
+        return self._versions[worker]
 
     def snapshot(self) -> UsageSums:
         """The sums as they are now; what is put later does not change them."""

@@ -97,6 +97,8 @@ class NobodyToStop:
     """What is missing of quota; nothing: only room is."""
     cut: bool = False
     """There were more candidates than are looked at."""
+    room: tuple[str, str] | None = None
+    """The worker that is nearest to have room for it, and of what there is too little; None: what is short is quota."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,7 @@ class Protected:
     """These would make room, but have not run long enough yet: `until` then."""
 
     jobs: tuple[RunningJob, ...]
+    """The one first that is left alone longest."""
     until: float
 
 

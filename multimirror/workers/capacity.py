@@ -23,7 +23,7 @@ class Capacity:
 
     def put(self, node: Json) -> bool:
         """A node that is new, or has changed. Whether that changes the sum."""
-        return self._replace(node["metadata"]["name"], _allocatable(node))
+        return self._replace(node["metadata"]["name"], allocatable(node))
 
     def remove(self, name: str) -> bool:
         """A node that is gone. Whether that changes the sum."""
@@ -54,7 +54,7 @@ class Capacity:
         return True
 
 
-def _allocatable(node: Json) -> dict[str, int]:
+def allocatable(node: Json) -> dict[str, int]:
     """What pods may use of it; nothing of one that takes none."""
     if (node.get("spec") or {}).get("unschedulable") or not _is_ready(node):
         return {}

@@ -27,7 +27,7 @@ from multimirror.workers.limits import WorkerBudget
 from multimirror.workers.losses import Losses
 from multimirror.workers.misbehaviour import Misbehaviour
 from multimirror.workers.options import WorkerOptions
-from multimirror.workers.probe import Facts, ProbeAnswer, check, probe
+from multimirror.workers.probe import Facts, ProbeAnswer, check, probe, sees_pods
 from multimirror.workers.session import Scope, Session, SessionHandlers, SessionOptions
 from multimirror.workers.state import Contact, TokenState, WorkerState
 
@@ -36,6 +36,8 @@ _log = structlog.get_logger(__name__)
 _LONGEST_WAIT: Final = 30.0
 _BEATS: Final = 4
 """Between two questions about rights that we lack."""
+_PODS_BEATS: Final = 8
+"""And about one that we can do without."""
 _MOST_IMPOSTORS: Final = 1000
 _FORMER_IDENTITIES: Final = 3
 _TELL_EVERY: Final = 0.2
@@ -87,15 +89,15 @@ class Worker:
         claim: Callable[[str, str], str],
         clock: Callable[[], float],
         misbehaviour: Misbehaviour | None = None,
-        identity: str = "",
+        identities: Iterable[str] = (),
     ) -> None:
         """`asked`: what to follow in any case. `claim(name, identity)`: who else is this cluster already, if any.
-        `misbehaviour`, `identity`: what was written down of it."""
+        `misbehaviour`, `identities`: what was written down of it."""
         self.name = name
         self.state = WorkerState(misbehaviour=misbehaviour)
         self.session: Session | None = None
         """Open and synced, while connected."""
-        self._identities = [identity] if identity else []  # that it has had, as far as we know; the latest few
+        self._identities = list(identities)  # that it has had, as far as we know; the latest few
         self.token: TokenState | None = None
         """What is known of its token (renewal.py)."""
         self._in_use: bytes | None = None  # the kubeconfig of the session
@@ -381,7 +383,11 @@ class Worker:
             failures, beats, wait = 0, beats + 1, heartbeat.period
             self._answered(answer, asyncio.get_running_loop().time() - started)
             self._check_scopes(session)
+            self._check_room(session)
             if self.state.missing and beats % _BEATS == 0 and await self._got_rights(session):
+                self._renew("Reconnecting", "it has given us rights that we lacked")
+                return
+            if target.session.follow_nodes and beats % _PODS_BEATS == 0 and await self._may_see_pods(session):
                 self._renew("Reconnecting", "it has given us rights that we lacked")
                 return
 
@@ -441,6 +447,20 @@ class Worker:
             self._handlers.state_changed(self.name, reconnected=False)
         return facts.lacking != session.facts.lacking
 
+    async def _may_see_pods(self, session: Session) -> bool:
+        """Whether a new session knows what is left on its nodes, and this one does not."""
+        try:
+            return not session.sees_pods and await sees_pods(session.prober)
+        except ApiError:
+            return False
+
+    def _check_room(self, session: Session) -> None:
+        """Whether what is left on its nodes is known: the right to see pods may be taken away."""
+        counts, uncounted = session.nodes() is not None, session.uncounted
+        if (counts, uncounted) != (self.state.counts_nodes, self.state.uncounted):
+            self.state = replace(self.state, counts_nodes=counts, uncounted=uncounted)
+            self._handlers.state_changed(self.name, reconnected=False)
+
     # --- what becomes of it
 
     def _connected(self, session: Session) -> None:
@@ -465,11 +485,14 @@ class Worker:
             clock_ahead=session.facts.clock_ahead,
             version=session.facts.version,
             identity=session.facts.identity,
+            former=tuple(each for each in self._identities if each != session.facts.identity),
             misbehaviour=self.state.misbehaviour,
             is_management=session.facts.identity == self._options.origin,
             missing=session.facts.missing,
             capacity=session.capacity(),
             namespaces=session.namespaces(),
+            counts_nodes=session.nodes() is not None,
+            uncounted=session.uncounted,
         )
         self._check_scopes(session)
         self._log.info("worker connected", version=session.facts.version, missing=list(session.facts.missing))
@@ -514,7 +537,12 @@ class Worker:
         self._telling, self._told_at = None, asyncio.get_running_loop().time()
         session = self.session
         if session is not None:
-            self.state = replace(self.state, capacity=session.capacity(), namespaces=session.namespaces())
+            self.state = replace(
+                self.state,
+                capacity=session.capacity(),
+                namespaces=session.namespaces(),
+                counts_nodes=session.nodes() is not None,
+            )
             self._handlers.capacity_changed(self.name)
 
     def _cache_filled(self) -> None:

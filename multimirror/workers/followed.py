@@ -5,8 +5,9 @@ from itertools import islice
 from typing import Any, Final
 
 from multimirror.api import ORIGIN_LABEL, ORIGIN_UID_LABEL
+from multimirror.kinds.pod_sets import pod_requests
 from multimirror.kube import Object, Resource
-from multimirror.kube.resources import NAMESPACES, NODES
+from multimirror.kube.resources import NAMESPACES, NODES, PODS
 from multimirror.kube.trimming import compact
 from multimirror.kube.watch import Trim
 from multimirror.workers.reading import is_plain
@@ -14,6 +15,11 @@ from multimirror.workers.reading import is_plain
 _RESOURCES: Final = 64
 _LONGEST_RESOURCE: Final = 317
 _LONGEST_AMOUNT: Final = 64
+_LARGEST_AMOUNT: Final = 128
+"""Bits of an amount in billionths: no cluster has more of anything."""
+_LABELS: Final = 256
+_LONGEST_VALUE: Final = 63
+_TAINTS: Final = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +66,59 @@ def trim_node(node: Object) -> Object | None:
     }
 
 
+def trim_node_with_labels(node: Object) -> Object | None:
+    """And what decides which pods may go there."""
+    kept = trim_node(node)
+    if kept is None:
+        return None
+    labels, taints = _mapping(node["metadata"].get("labels")), _mapping(node.get("spec")).get("taints")
+    kept["metadata"]["labels"] = {
+        key: value
+        for key, value in islice(labels.items(), _LABELS)
+        if isinstance(value, str) and len(key) <= _LONGEST_RESOURCE and len(value) <= _LONGEST_VALUE
+    }
+    kept["spec"]["taints"] = [
+        taint
+        for taint in map(_taint, islice(taints if isinstance(taints, list) else (), _TAINTS))
+        if all(len(text) <= _LONGEST_RESOURCE for text in taint.values())
+    ]
+    return compact(kept)
+
+
+def _taint(found: Any) -> dict[str, str]:
+    taint = _mapping(found)
+    return {key: value if isinstance(value := taint.get(key), str) else "" for key in ("key", "value", "effect")}
+
+
+def trim_pod(pod: Object) -> Object | None:
+    """Only what it takes of its node, and which Job has made it; nothing of one that takes nothing (any more)."""
+    metadata = _metadata(pod, "name", "namespace", "uid", "resourceVersion")
+    spec, status = _mapping(pod.get("spec")), _mapping(pod.get("status"))
+    node = spec.get("nodeName")
+    if metadata is None or not is_plain(node) or status.get("phase") in ("Succeeded", "Failed"):
+        return None
+    try:
+        asked = pod_requests(spec)
+    except (AttributeError, TypeError, ValueError):
+        return None  # no API server has let that in
+    requests = {
+        name: amount
+        for name, amount in islice(asked.items(), _RESOURCES)
+        if amount > 0 and len(name) <= _LONGEST_RESOURCE and amount.bit_length() <= _LARGEST_AMOUNT
+    }
+    return compact({"metadata": metadata, "node": node, "owner": _job_of(pod), "requests": requests})
+
+
+def _job_of(pod: Object) -> str:
+    """The uid of the Job that controls it; empty: none does."""
+    references = pod["metadata"].get("ownerReferences")
+    for each in references if isinstance(references, list) else ():
+        reference = _mapping(each)
+        if reference.get("controller") is True and reference.get("kind") == "Job" and is_plain(reference.get("uid")):
+            return str(reference["uid"])
+    return ""
+
+
 def trim_worker_namespace(namespace: Object) -> Object | None:
     """Its name, and whether it is going."""
     metadata = _metadata(namespace, "name", "uid", "resourceVersion", "deletionTimestamp")
@@ -95,4 +154,6 @@ def trim_namespace(namespace: Object) -> Object:
 
 
 FOLLOWED_NODES: Final = Followed(resource=NODES, trim=trim_node)
+FOLLOWED_LABELLED_NODES: Final = Followed(resource=NODES, trim=trim_node_with_labels)
+FOLLOWED_PODS: Final = Followed(resource=PODS, trim=trim_pod)
 FOLLOWED_NAMESPACES: Final = Followed(resource=NAMESPACES, trim=trim_worker_namespace)

@@ -5,7 +5,9 @@
                 more than that is nobody's work, and would be a noticeable part of ours
     inventory   512 MiB at once and 128 MiB a minute for its nodes and namespaces: ten thousand nodes, listed twice
     copies      10,000 objects and 32 MiB besides twice those that we know of; each of them 32 KiB
-    nodes       30,000 and 48 MiB
+    nodes       30,000 and 48 MiB; with their labels, where room is counted node by node, 192 MiB
+    pods        200,000 and 256 MiB, where we may see them; 2 GiB at once and 512 MiB a minute: the largest clusters
+                have 150,000, listed once, and then a thousand changes a second
     namespaces  30,000 and 24 MiB
 
 Copies whose originals are gone are not known, and counted in the 10,000. When thousands of originals go at once their
@@ -27,6 +29,9 @@ _LARGEST_BURST: Final = 4096 * MIB
 _INVENTORY: Final = Allowance(512 * MIB, 128 * MIB)
 _COPIES, _COPIES_WEIGHT, _COPY_WEIGHT = 10_000, 32 * MIB, 32 * KIB
 _NODES: Final = CacheLimits(30_000, 48 * MIB)
+_LABELLED_NODES: Final = CacheLimits(30_000, 192 * MIB)
+_PODS: Final = CacheLimits(200_000, 256 * MIB)
+_POD_TRAFFIC: Final = Allowance(2048 * MIB, 512 * MIB)
 _NAMESPACES: Final = CacheLimits(30_000, 24 * MIB)
 _ASK_EVERY: Final = 1.0
 _FORGOTTEN_PER_SECOND: Final = 10.0
@@ -39,6 +44,7 @@ class WorkerBudget:
         """`known`: how many of our objects are there, as far as their originals say."""
         self.traffic: Final = Budget(worker, self._allowance, on_breach)
         self.inventory: Final = Budget(worker, lambda: _INVENTORY, on_breach)
+        self.pod_traffic: Final = Budget(worker, lambda: _POD_TRAFFIC, on_breach)
         self._known = known
         self._count = 0.0
         self._asked = float("-inf")
@@ -47,8 +53,12 @@ class WorkerBudget:
         """For one session."""
         return CacheBudget("objects with our labels", self._copies, self.traffic.breach)
 
-    def nodes(self) -> CacheBudget:
-        return CacheBudget("nodes", lambda: _NODES, self.traffic.breach)
+    def nodes(self, *, labelled: bool = False) -> CacheBudget:
+        limits = _LABELLED_NODES if labelled else _NODES
+        return CacheBudget("nodes", lambda: limits, self.traffic.breach)
+
+    def pods(self) -> CacheBudget:
+        return CacheBudget("pods", lambda: _PODS, self.traffic.breach)
 
     def namespaces(self) -> CacheBudget:
         return CacheBudget("namespaces", lambda: _NAMESPACES, self.traffic.breach)

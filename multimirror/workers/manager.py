@@ -25,7 +25,13 @@ from multimirror.workers.metrics import forget_worker
 from multimirror.workers.misbehaviour import Misbehaviour
 from multimirror.workers.options import WorkerOptions
 from multimirror.workers.session import Scope, SessionOptions
-from multimirror.workers.state import Contact, disconnected_at, recorded_as_connected, recorded_identity
+from multimirror.workers.state import (
+    Contact,
+    disconnected_at,
+    recorded_as_connected,
+    recorded_identities,
+    recorded_identity,
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -180,7 +186,7 @@ class Workers:
             claim=self._claim,
             clock=self._clock,
             misbehaviour=Misbehaviour.read(cluster),
-            identity=recorded_identity(cluster),
+            identities=recorded_identities(cluster),
         )
         self._tasks[name] = tasks.start(f"worker {name}", worker.run())
 
@@ -206,6 +212,7 @@ class Workers:
                 followed=self._followed,
                 namespaces=None if spec.namespaces is None else tuple(sorted(spec.namespaces.values())),
                 follow_nodes=spec.capacity is None,
+                free=spec.free,
                 made_by_us=made_by_us,
                 concurrency=self._options.concurrency,
             )

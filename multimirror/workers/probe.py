@@ -22,6 +22,7 @@ _LONGEST_VERSION: Final = 64
 _FURTHEST_CLOCK: Final = 86400.0
 """Seconds; certificates and tokens would not be valid with a clock that is further away than that."""
 _IDENTITY: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}")
+_SEEN: Final = ("list", "watch")
 _NEEDED: Final = ("list", "watch", "create", "patch", "delete")
 
 
@@ -37,6 +38,8 @@ class Facts:
     clock_ahead: float = 0.0
     lacking: frozenset[str] = frozenset()
     """The namespaces in which something is missing; "" stands for all of them."""
+    sees_pods: bool = False
+    """Those of all namespaces, whosever they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ async def check(client: Client, namespaces: Sequence[str] | None, clock: Callabl
     version, answer = await version_of(client), await probe(client, clock=clock)
     questions = [("jobs", "batch", verb, namespace) for namespace in namespaces or [""] for verb in _NEEDED]
     questions += [("namespaces", "", "list", ""), ("nodes", "", "list", "")]
+    questions += [("pods", "", verb, "") for verb in _SEEN]
     permissions = [Permission(verb, resource, group, namespace) for resource, group, verb, namespace in questions]
     lacking = set(await denied(client, permissions))
     answers = {question: asked not in lacking for question, asked in zip(questions, permissions, strict=True)}
@@ -71,7 +75,14 @@ async def check(client: Client, namespaces: Sequence[str] | None, clock: Callabl
         sees_nodes=answers["nodes", "", "list", ""],
         clock_ahead=answer.clock_ahead,
         lacking=frozenset(namespace for *_, namespace in refused),
+        sees_pods=all(answers["pods", "", verb, ""] for verb in _SEEN),
     )
+
+
+async def sees_pods(client: Client) -> bool:
+    """Whether we may follow its nodes and the pods of all namespaces."""
+    asked = [Permission("list", "nodes", "", ""), *(Permission(verb, "pods", "", "") for verb in _SEEN)]
+    return not await denied(client, asked)
 
 
 async def probe(client: Client, seconds: float | None = None, clock: Callable[[], float] = time.time) -> ProbeAnswer:

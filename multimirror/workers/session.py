@@ -20,8 +20,8 @@ from decimal import Decimal
 from typing import Final
 
 from multimirror.batch import Json
-from multimirror.kube import ApiError, Change, Client, Connection, Informer, Resource
-from multimirror.kube.budget import UNTRUSTED, CacheBudget
+from multimirror.kube import ApiError, Change, Client, Connection, Informer, Resource, key_of
+from multimirror.kube.budget import UNTRUSTED, Budget, CacheBudget
 from multimirror.kube.controller import NotYet
 from multimirror.kube.errors import Forbidden, Unreachable
 from multimirror.kube.own_writes import OwnWrites
@@ -29,8 +29,17 @@ from multimirror.kube.resources import JOBS
 from multimirror.kube.supervise import Supervisor
 from multimirror.kube.watch import Trim
 from multimirror.workers.capacity import Capacity
-from multimirror.workers.followed import FOLLOWED_NAMESPACES, FOLLOWED_NODES, Followed, origin_uids
+from multimirror.workers.followed import (
+    FOLLOWED_LABELLED_NODES,
+    FOLLOWED_NAMESPACES,
+    FOLLOWED_NODES,
+    FOLLOWED_PODS,
+    Followed,
+    origin_uids,
+)
+from multimirror.workers.free_nodes import FreeNodes
 from multimirror.workers.limits import WorkerBudget
+from multimirror.workers.node_table import NodesView
 from multimirror.workers.probe import Facts, check
 from multimirror.workers.reading import MadeByUs, reader_of_copies
 
@@ -59,8 +68,11 @@ class SessionOptions:
     namespaces: tuple[str, ...] | None
     """Where copies may go. None: everywhere."""
     follow_nodes: bool
+    """And its pods, where we may see all of them."""
     made_by_us: MadeByUs
     """Of what carries our labels: whether it is a copy of ours. What is not is not kept."""
+    free: bool = False
+    """Its pods are asked for: if we may not see them, that is to be said."""
     concurrency: int = 16
 
 
@@ -117,6 +129,8 @@ class Session:
         self._expected: list[Informer] = []  # those of the caches that the options ask for
         self._budget, self._copies_budget = budget, budget.copies()
         self._capacity = Capacity()
+        self._free: FreeNodes | None = None  # where its pods are followed
+        self._pods: Informer | None = None
         self._namespaces: set[str] | None = None
         self._is_open = False
 
@@ -217,6 +231,31 @@ class Session:
         """What its nodes have to give; None when we may not know, or it has none."""
         return self._capacity.total()
 
+    def nodes(self) -> NodesView | None:
+        """What is left on each of its nodes; None when we may not know, or do not know yet."""
+        if self._free is None or self._pods is None or not self._pods.has_synced or not self.sees_pods:
+            return None
+        found = self._free.view()
+        if not self._options.free and next(found.table.nodes(), None) is None:
+            return None  # where no node is there yet, some may come for the pods: as ever with Auto, nothing is limited
+        return found
+
+    @property
+    def uncounted(self) -> str:
+        """Why what is left on its nodes is not known although it is asked for, in words."""
+        if not self._options.free or self.sees_pods:
+            return ""
+        what = "nodes" if not self.facts.sees_nodes else "pods"
+        return (
+            f"spec.capacity.mode is Free, but its account may not list and watch the {what} of all namespaces, so its "
+            "total counts, as with Auto; `multimirror join --free-capacity` grants that"
+        )
+
+    @property
+    def sees_pods(self) -> bool:
+        """Its pods are followed, and nobody has taken the right to do so away."""
+        return self._pods is not None and not isinstance(self._pods.error, Forbidden)
+
     # --- its life
 
     @classmethod
@@ -258,7 +297,16 @@ class Session:
             self._namespaces = set()
             needed.append(self._start(FOLLOWED_NAMESPACES, self._namespace_changed, self._budget.namespaces()))
         if self.facts.sees_nodes and self._options.follow_nodes:
-            needed.append(self._start(FOLLOWED_NODES, self._node_changed, self._budget.nodes()))
+            labelled = self.facts.sees_pods
+            if labelled:
+                self._free = FreeNodes()
+            followed = FOLLOWED_LABELLED_NODES if labelled else FOLLOWED_NODES
+            needed.append(self._start(followed, self._node_changed, self._budget.nodes(labelled=labelled)))
+            if labelled:
+                self._pods = self._start(
+                    FOLLOWED_PODS, self._pod_changed, self._budget.pods(), self._budget.pod_traffic
+                )
+                self._tasks.start("filling pods", self._tell_when_seen(self._pods), may_return=True)
         await self._synced(needed)
         self._is_open = True
 
@@ -278,6 +326,8 @@ class Session:
                 for caches in self._caches.values():
                     for cache in tuple(caches.values()):
                         await _synced_or_refused(cache.informer)
+                if self._pods is not None:
+                    await _synced_or_refused(self._pods)
 
     def _follow(self, followed: Followed, namespace: str | None) -> Informer:
         resource = followed.resource
@@ -290,6 +340,7 @@ class Session:
         cache = self._caches[resource][namespace] = _Cache(
             self.client, followed, namespace, read=read, budget=self._copies_budget
         )
+        cache.informer.add_handler(self._whose_pods)
         cache.informer.add_handler(lambda change: self._handlers.copy_changed(resource, change))
         self._run(cache.informer, namespace)
         self._tasks.start(f"filling {resource.name}", self._tell_when_filled(cache.informer), may_return=True)
@@ -300,8 +351,19 @@ class Session:
         if self._is_open:
             self._handlers.cache_filled()
 
-    def _start(self, followed: Followed, handler: Callable[[Change], None], budget: CacheBudget) -> Informer:
-        client = self.client.metered(self._budget.inventory)
+    async def _tell_when_seen(self, informer: Informer) -> None:
+        await informer.synced()
+        if self._is_open:
+            self._handlers.cluster_changed()
+
+    def _start(
+        self,
+        followed: Followed,
+        handler: Callable[[Change], None],
+        budget: CacheBudget,
+        traffic: Budget | None = None,
+    ) -> Informer:
+        client = self.client.metered(traffic or self._budget.inventory)
         informer = Informer(client, followed.resource, trim=followed.trim, budget=budget)
         informer.add_handler(handler)
         self._run(informer)
@@ -325,9 +387,32 @@ class Session:
             self._handlers.cluster_changed()
 
     def _node_changed(self, change: Change) -> None:
-        name = change.object["metadata"]["name"]
+        name, more = change.object["metadata"]["name"], False
+        if self._free is not None and change.new is not None:
+            more = self._free.put_node(change.new)
+        elif self._free is not None:
+            self._free.remove_node(name)
         if self._capacity.put(change.new) if change.new is not None else self._capacity.remove(name):
+            more = True
+        if more:
             self._handlers.cluster_changed()
+
+    def _pod_changed(self, change: Change) -> None:
+        assert self._free is not None, "they are followed"
+        key = key_of(change.object)
+        more = self._free.put_pod(key, change.new) if change.new is not None else self._free.remove_pod(key)
+        if more and self._is_open:  # that there is less is seen when somebody looks
+            self._handlers.cluster_changed()
+
+    def _whose_pods(self, change: Change) -> None:
+        if self._free is None:
+            return
+        uid = change.object["metadata"]["uid"]
+        originals = origin_uids(change.new) if change.new is not None else []
+        if originals:
+            self._free.put_copy(uid, originals[0])
+        else:
+            self._free.remove_copy(uid)
 
 
 def _client(connection: Connection, concurrency: int, budget: WorkerBudget) -> Client:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
 
-from multimirror.api import CONNECTED, MISBEHAVING, READY, RENEWED
+from multimirror.api import CONNECTED, MISBEHAVING, READY, RENEWED, ROOM_COUNTED
 from multimirror.batch import Json, find_condition
 from multimirror.batch.times import seconds_of, utc_datetime
 from multimirror.workers.misbehaviour import Misbehaviour
@@ -17,6 +17,7 @@ ANSWERED: Final = frozenset(
     }
 )
 """Reasons why a worker is not connected although its API server answers."""
+_COUNTED: Final = "its room is what is left on each node: its pods are seen, whosever they are"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,8 @@ class WorkerState:
     version: str = ""
     identity: str = ""
     """Which cluster it is, since it was connected."""
+    former: tuple[str, ...] = ()
+    """Which clusters were in its place before: some copies there may be signed for those."""
     misbehaviour: Misbehaviour | None = None
     """What it did that no honest worker does; None: nothing, lately."""
     is_management: bool = False
@@ -74,6 +77,10 @@ class WorkerState:
     """What we may not do there, and would need to."""
     capacity: Mapping[str, Decimal] | None = None
     namespaces: frozenset[str] | None = field(default=None, compare=False)
+    counts_nodes: bool = False
+    """What is left on each of its nodes is known."""
+    uncounted: str = ""
+    """Why that is not so although it is asked for, in words."""
     not_starting: str = ""
     """Why it gets one Job at a time, in words; empty: it does not."""
     unfollowed: Mapping[tuple[str, str], str] = field(default_factory=dict)
@@ -114,6 +121,10 @@ def conditions(
         (READY, state.ready and not cordoned and not state.not_starting, reason, message),
         *_token_condition(token),
     ]
+    if state.uncounted:
+        found.append((ROOM_COUNTED, False, "PermissionDenied", state.uncounted))
+    elif state.counts_nodes:
+        found.append((ROOM_COUNTED, True, "Counted", _COUNTED))
     if state.misbehaviour is not None:
         found.append((MISBEHAVING, True, "OverBudget", str(state.misbehaviour)))
     return found
@@ -148,7 +159,7 @@ def merged_conditions(
                 "observedGeneration": generation,
             }
         )
-    ours = {kind for kind, _, _, _ in wanted} | {MISBEHAVING}  # which is there only while it holds
+    ours = {kind for kind, _, _, _ in wanted} | {MISBEHAVING, ROOM_COUNTED}  # which are there only while they hold
     return result + [each for each in before if each.get("type") not in ours]
 
 
@@ -161,6 +172,12 @@ def recorded_as_connected(cluster: Json | None) -> bool:
 def recorded_identity(cluster: Json | None) -> str:
     """Which cluster it was at first contact, or since it was replaced; empty: never seen."""
     return str(((cluster or {}).get("status") or {}).get("identity") or "")
+
+
+def recorded_identities(cluster: Json | None) -> list[str]:
+    """Which clusters it has been, as far as that is written down, the present one last."""
+    found = ((cluster or {}).get("status") or {}).get("formerIdentities") or ()
+    return [*map(str, found), *filter(None, [recorded_identity(cluster)])]
 
 
 def disconnected_at(cluster: Json | None) -> float | None:

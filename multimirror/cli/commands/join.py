@@ -22,6 +22,7 @@ EXAMPLES = """\b
 Examples:
   multimirror join east --kubeconfig east.yaml --namespaces team-a,team-b=b
   multimirror join east --kubeconfig all.yaml --context east --all-namespaces
+  multimirror join east --kubeconfig east.yaml --free-capacity
   multimirror join east --kubeconfig east.yaml --new-token
 """
 _QUIET: Final = 8.0
@@ -37,6 +38,11 @@ _QUIET: Final = 8.0
 @click.option("--label", multiple=True, metavar="KEY=VALUE", help="For the selectors of queues.")
 @click.option("--weight", type=click.IntRange(1, 1000), metavar="N", help="Its share under the placement Weighted.")
 @click.option("--max-jobs", type=click.IntRange(1), metavar="N", help="The most Jobs at a time.")
+@click.option(
+    "--free-capacity",
+    is_flag=True,
+    help="Count what is left on its nodes; its account may then list all pods there, other tenants' too.",
+)
 @click.option(
     "--server", metavar="URL", help="Its address for the dispatcher, which tries it.  [default: the kubeconfig's]"
 )
@@ -86,6 +92,7 @@ def _options(name: str, **given: Any) -> JoinOptions:
         labels=pairs(given["label"], flag="--label", alone=False) if given["label"] else {},
         weight=given["weight"],
         max_jobs=given["max_jobs"],
+        free_capacity=given["free_capacity"],
         server=given["server"],
         token_duration=given["token_duration"],
         new_token=given["new_token"],

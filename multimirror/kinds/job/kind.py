@@ -87,6 +87,9 @@ class JobKind:
     def pods_up(self, obj: Json) -> tuple[int, int]:
         return pods_up(obj), pods_of(obj["spec"])
 
+    def pods_there(self, obj: Json) -> int:
+        return pods_there(obj)
+
     def awaited_since(self, copy: Json) -> float | None:
         """From its creation on, or since it was resumed: only that sets its start anew."""
         if self.is_suspended(copy) or fence.is_suspended(copy):
@@ -94,8 +97,17 @@ class JobKind:
         created = seconds_of(copy["metadata"].get("creationTimestamp"), 0.0)
         return max(created, seconds_of((copy.get("status") or {}).get("startTime"), 0.0)) or None
 
+    def is_resuming(self, copy: Json) -> bool:
+        return not self.is_suspended(copy) and fence.is_suspended(copy)
+
     def has_stopped(self, copy: Json) -> bool:
         return fence.is_suspended(copy) and not pods_there(copy) and not pods_uncounted(copy)
+
+    def is_stopping(self, copy: Json) -> bool:
+        status = copy.get("status") or {}
+        return (
+            fence.is_suspended(copy) and not (status.get("active") or pods_uncounted(copy)) and bool(pods_there(copy))
+        )
 
     def counts_stopping(self, copy: Json) -> bool:
         """Kubernetes does since 1.29."""
@@ -106,6 +118,10 @@ class JobKind:
 
     def stop_seconds(self, obj: Json) -> float:
         return fence.stop_seconds(obj)
+
+    def run_seconds(self, obj: Json) -> float | None:
+        deadline = obj["spec"].get("activeDeadlineSeconds")
+        return deadline + fence.stop_seconds(obj) if deadline is not None else None
 
     def template_of(self, obj: Json) -> str:
         return trim.template_of(obj)
@@ -140,7 +156,11 @@ class JobKind:
         wanted: Json = size_in_step(spec, most)
         again_in: float | None = None
         fenced = fence_of(original) is not None
-        if spec.get("suspend") or not fenced or not theirs.get("suspend") or fence.may_resume(copy):
+        if spec.get("suspend"):
+            may_change = not self.is_resuming(copy.object)
+        else:
+            may_change = not fenced or not theirs.get("suspend") or fence.may_resume(copy)
+        if may_change:
             wanted["suspend"] = bool(spec.get("suspend"))
         if not fenced or may_renew:
             wanted["activeDeadlineSeconds"], again_in = fence.deadline(original, copy, clock)

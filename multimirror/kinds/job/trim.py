@@ -2,7 +2,8 @@
 
 Of an original: our own labels and annotations, the few fields of its spec that rules and the scheduler ask for, and its
 status. Its template, which is most of it and which nobody bounds but etcd, becomes one container that asks for what all
-of them ask for together (so that pod sets are read from either), with the digest and the size of what was there.
+of them ask for together (so that pod sets are read from either), with the digest and the size of what was there, and
+what it says about its nodes, if that is not too much.
 Of a copy: our labels, the fields that are kept in step, and the status.
 
 Nothing that is kept refers to what is dropped, and every text and list that others write has a bound here. Those of a
@@ -40,6 +41,7 @@ from multimirror.kinds.job.mirror import (
     UNCOUNTED_LIMIT,
 )
 from multimirror.kinds.pod_sets import amount_text, pod_requests
+from multimirror.kinds.pod_shapes import TOO_LARGE, placement_of
 from multimirror.kinds.reserved import RESERVED_LIMIT, RESOURCES_LIMIT
 
 _METADATA: Final = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp")
@@ -141,6 +143,8 @@ def _collapsed(template: Json, size: int) -> Json:
     collapsed: Json = {"containers": [container]}
     if (stop := spec.get("terminationGracePeriodSeconds")) is not None:
         collapsed["terminationGracePeriodSeconds"] = stop
+    placement = placement_of(spec)
+    collapsed |= placement if placement is not None else {TOO_LARGE: True}
     return {"spec": collapsed, _TRIMMED: known}
 
 

@@ -1,0 +1,133 @@
+"""What a pass decides about one candidate, step by step: a worker for it, that it waits, or whom to stop for it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from multimirror.api.placement import Claim
+from multimirror.scheduling.candidates import Candidate
+from multimirror.scheduling.filters import FilterResult, WorkerInfo, result
+from multimirror.scheduling.usage import Reservation
+from multimirror.scheduling.victims import Preemption
+from multimirror.scheduling.waiting import Waiter
+
+_TOLD: Final = 8
+"""Workers in one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The workers that a decision was about, as they were then: words are made of it when they are wanted."""
+
+    waiter: Waiter
+    names: tuple[str, ...]
+    workers: Mapping[str, WorkerInfo]
+    fenced: bool
+
+    def result(self, worker: str) -> FilterResult:
+        return result(self.waiter, worker, self.workers.get(worker), fenced=self.fenced)
+
+
+class Rest(IntEnum):
+    """What has to happen before one that waits could get another answer, time aside; the larger, the less it takes."""
+
+    WITH_LESS = 0
+    """Something is used less: in its tree, or on a worker, so that what it asks for fits there."""
+    WITH_TREE = 1
+    """Anything else is used in its tree: there may be others to stop for it."""
+    WITH_ALL = 2
+    """Anything else is used anywhere."""
+    NEVER = 3
+    """Nothing: it was not asked about to the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementDecision:
+    """The whole decision about one candidate: a worker, or why it waits."""
+
+    chosen: str | None
+    reason: str = ""
+    why: object = ""
+    """In words; made when it is read."""
+    compared: Comparison | None = field(default=None, compare=False, repr=False)
+    holds_up: bool = field(default=False, compare=False)
+    """In a strict queue: those behind it wait for it."""
+    for_room: bool = field(default=False, compare=False)
+    """It waits for what others have, quota or room: they could be stopped for it."""
+    again: float | None = field(default=None, compare=False)
+    """When to look again, by the clock, if nothing happens before."""
+    rest: Rest = field(default=Rest.WITH_LESS, compare=False, repr=False)
+    preemption: Preemption | None = field(default=None, compare=False, repr=False)
+    """Those are to be stopped for it."""
+    claim: Claim | None = field(default=None, compare=False)
+    """Room is kept for it there."""
+
+    @property
+    def results(self) -> tuple[FilterResult, ...]:
+        """Every worker of the queue, in the queue's order."""
+        compared = self.compared
+        return tuple(compared.result(name) for name in compared.names) if compared is not None else ()
+
+    def __str__(self) -> str:
+        """For people: the worker that was chosen first, and no more than a few."""
+        why, told = str(self.why), self._told()
+        return f"{why} ({told})" if why and told else why or told
+
+    def _told(self) -> str:
+        if self.compared is None:
+            return ""
+        names = sorted(self.compared.names, key=lambda name: name != self.chosen)
+        words = [f"{name}: {self.compared.result(name).why}" for name in names[:_TOLD]]
+        if len(names) > _TOLD:
+            words.append(f"and {len(names) - _TOLD} more")
+        return "; ".join(words)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """It goes to `decision.chosen`."""
+
+    candidate: Candidate
+    decision: PlacementDecision
+
+    @property
+    def reservation(self) -> Reservation:
+        """What it counts for from now on."""
+        assert self.decision.chosen is not None
+        return reservation_of(self.candidate, self.decision.chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """It does not go anywhere now, and `decision` says why."""
+
+    candidate: Candidate
+    decision: PlacementDecision
+
+
+@dataclass(frozen=True, slots=True)
+class Preempts:
+    """It waits, and others are to be stopped for it: `decision.preemption`."""
+
+    candidate: Candidate
+    decision: PlacementDecision
+
+    @property
+    def worker(self) -> str | None:
+        """Where there will be room for it."""
+        return self.preemption.worker
+
+    @property
+    def preemption(self) -> Preemption:
+        assert self.decision.preemption is not None
+        return self.decision.preemption
+
+
+Step = Placed | Waits | Preempts
+"""What a pass decides, one after the other."""
+
+
+def reservation_of(candidate: Candidate, worker: str) -> Reservation:
+    """What it counts for there."""
+    return Reservation(candidate.queue, candidate.namespace, worker, candidate.requests)
