@@ -17,7 +17,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from faults.scenario import Scenario, crash_points, reference
+from faults.charges import FOR_OTHERS
+from faults.scenario import Scenario, crash_points, reference, sharing_reference
 from faults.simulator import Simulator
 
 _EVERY = 10.0
@@ -26,10 +27,14 @@ _EVERY = 10.0
 class Summary:
     """What many runs came to."""
 
+    # So many runs in which queues share cannot all be without a preemption, unless nothing is shared.
+    _ENOUGH = 20
+
     def __init__(self, total: int, again: str = "make faults SEED={seed}") -> None:
         """`again`: how to repeat one of them."""
         self.total, self.again, self.done = total, again, 0
         self.faults: Counter[str] = Counter()
+        self.sharing: Counter[str] = Counter()
         self.failed: list[int] = []
         self.writes, self.seconds, self.memory = 0, 0.0, 0
         self._began = self._told = time.monotonic()
@@ -41,6 +46,8 @@ class Summary:
             self.failed.append(answer["seed"])
             _say(_failure(answer, self.again))
         self.faults.update(answer.get("faults", {}))
+        shared = answer.get("sharing") or {}
+        self.sharing.update({**shared, "runs": 1} if shared else {})
         self.writes += answer.get("writes", 0)
         self.seconds += answer.get("seconds", 0.0)
         self.memory = max(self.memory, answer.get("memory", 0))
@@ -59,9 +66,25 @@ class Summary:
                 f"{self.done} runs in {took:.0f} s ({self.seconds / 3600:.1f} h as the fleets counted), "
                 f"{self.writes} writes, {sum(self.faults.values())} faults: {kinds or 'none'}",
                 *grown,
+                *self._told_of_sharing(),
                 f"{self.done - len(self.failed)} passed, {len(self.failed)} failed",
             ]
         )
+
+    @property
+    def proves_nothing(self) -> bool:
+        """There were enough runs in which queues share for somebody to be stopped for others, and nobody was."""
+        return self.sharing["runs"] >= self._ENOUGH and not any(self.sharing[why] for why in FOR_OTHERS)
+
+    def _told_of_sharing(self) -> list[str]:
+        if not self.sharing:
+            return []
+        stopped = {why: self.sharing[why] for why in FOR_OTHERS}
+        return [
+            f"queues that share: {self.sharing['runs']} runs, {self.sharing['placed']} placements, "
+            f"{self.sharing['borrowing']} of them on borrowed quota, {sum(stopped.values())} preemptions: "
+            + ", ".join(f"{why} {count}" for why, count in stopped.items())
+        ]
 
 
 def _failure(answer: dict[str, Any], again: str) -> str:
@@ -94,14 +117,22 @@ async def _feed(scenarios: Iterator[Scenario | int], summary: Summary, *, shorte
 
 
 async def crashes(processes: int) -> Summary:
-    """Every crash point of the reference run."""
+    """Every crash point of the reference runs: of one queue alone, and of queues that share."""
+    points: list[Scenario] = []
     async with Simulator() as simulator:
-        links = (await simulator.run(reference()))["links"]
-    points = list(crash_points(reference(), links))
-    _say(f"{len(points)} crash points: before and after each write, {links}")
+        for scenario in (reference(), sharing_reference()):
+            report = await simulator.run(scenario)
+            found = list(crash_points(scenario, report["links"]))
+            _say(f"{len(found)} crash points: before and after each write, {report['links']}{_shared(report)}")
+            points += found
     summary = Summary(len(points))
     await simulated(points, summary, processes, shorten=False)
     return summary
+
+
+def _shared(report: dict[str, Any]) -> str:
+    found = report.get("sharing") or {}
+    return f"; {', '.join(f'{what} {count}' for what, count in sorted(found.items()))}" if found else ""
 
 
 async def real_crashes(processes: int) -> Summary:
@@ -168,7 +199,9 @@ def main() -> None:
         summary.again = "make faults FLEET=local SEED={seed}"
         asyncio.run(local(seeds, summary))
     _say(str(summary))
-    sys.exit(1 if summary.failed else 0)
+    if summary.proves_nothing:
+        _say("queues shared, and nobody was stopped for others: these runs do not show what they are there to show")
+    sys.exit(1 if summary.failed or summary.proves_nothing else 0)
 
 
 if __name__ == "__main__":

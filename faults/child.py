@@ -104,6 +104,7 @@ def report(scenario: Scenario, *, shorten: bool) -> dict[str, Any]:
         "seconds": outcome.seconds + clean.seconds,
         "digest": digest(outcome),
         "links": dict(Counter(each.link for each in clean.record.writes())),
+        "sharing": dict(outcome.sharing + clean.sharing),
         "story": [],
     }
     if violations:

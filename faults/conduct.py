@@ -1,13 +1,14 @@
 """Checks about how the controller behaves: I8 (sick workers), I9 (true caches, true leaders), I10 (staying up)."""
 
-from collections.abc import Iterator
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from faults import contact
 from faults.plan import HELD_UP
 from faults.record import MANAGEMENT, Exchange, Life, Record, Seen, holder_of, is_of
 from faults.rules import Rules, Violation
 from multimirror.api import CONNECTED
+from multimirror.api.placement import preempted_of
 from multimirror.batch import find_condition, is_finished
 
 Json = dict[str, Any]
@@ -19,6 +20,7 @@ _EVERYBODYS: Final = ("leases", "selfsubjectaccessreviews", "secrets")
 _NO_ANSWER: Final = ("TimedOut", "Unreachable")
 _NOTICED_LATE: Final = 20.0  # from the first heartbeat without an answer until that is written down
 _RELIED_ON: Final = 2 / 3  # of a lease's duration, by who holds it
+_STUCK: Final = 60.0  # after which a copy that does not stop may be deleted
 _NEEDED: Final = ("jobs", "namespaces", "secrets", "workerclusters", "mirrorqueues", "cohorts")
 
 
@@ -130,6 +132,7 @@ def no_work_is_thrown_away(record: Record, rules: Rules) -> Iterator[Violation]:
         if each.call.verb == "delete" and each.call.resource == "jobs" and each.took_effect
     ]
     gone: dict[tuple[str, str], Seen] = {}
+    marked: dict[str, float] = {}
     for _, _, moment in sorted(moments, key=lambda each: each[:2]):
         if isinstance(moment, Seen):
             if moment.cluster == MANAGEMENT and rules.labels.is_original(moment.object):
@@ -137,6 +140,7 @@ def no_work_is_thrown_away(record: Record, rules: Rules) -> Iterator[Violation]:
                     originals.pop(moment.uid, None)
                 else:
                     originals[moment.uid] = moment.object
+                _note_mark(marked, moment)
             elif rules.labels.is_copy(moment.object):
                 copies[moment.cluster, moment.name] = moment.object
                 if moment.type == "DELETED":
@@ -145,10 +149,25 @@ def no_work_is_thrown_away(record: Record, rules: Rules) -> Iterator[Violation]:
         key = moment.cluster, f"{moment.call.namespace}/{moment.call.name}"
         copy = copies.get(key)
         original = originals.get(rules.labels.original_of(copy)) if copy is not None else None
-        if copy is not None and original is not None and _works_for(copy, moment.cluster, original, rules):
+        if copy is None or original is None or _stays_too_long(marked, original, moment):
+            continue
+        if _works_for(copy, moment.cluster, original, rules):
             yield Violation(
                 "I9", f"{key[1]} runs on {key[0]} as it should, and the controller deletes it", (str(moment),)
             )
+
+
+def _note_mark(marked: dict[str, float], seen: Seen) -> None:
+    """Since when an original has been stopped for others, if it is."""
+    if seen.type != "DELETED" and preempted_of(seen.object) is not None:
+        marked.setdefault(seen.uid, seen.time)
+    else:
+        marked.pop(seen.uid, None)
+
+
+def _stays_too_long(marked: Mapping[str, float], original: Json, deletion: Exchange) -> bool:
+    """It was to stop so long ago that its copy may be deleted, for all that the controller knows of its pods."""
+    return deletion.time - marked.get(original["metadata"]["uid"], deletion.time) >= _STUCK
 
 
 def _works_for(copy: Json, cluster: str, original: Json, rules: Rules) -> bool:
@@ -160,28 +179,47 @@ def _works_for(copy: Json, cluster: str, original: Json, rules: Rules) -> bool:
     )
 
 
+class _Term(NamedTuple):
+    """From when on somebody leads, or nobody does."""
+
+    since: float
+    version: int
+    leader: str
+    change: Exchange | None
+    """The write that made it so."""
+
+    def released_after(self, write: Exchange) -> bool:
+        """The write was on its way when its own client released the lease."""
+        change = self.change
+        return not self.leader and change is not None and change.client == write.client and write.time < change.time
+
+
 def leaders_alone_write(record: Record, rules: Rules) -> Iterator[Violation]:
     """I9: nothing is written by one who does not hold the lease, where there is one. One that never asks for it works
     alone, and only while nobody holds it.
 
     On the lease's own cluster the versions that the API server gave say what came first; elsewhere it is when the
-    request had left its client, and when the leader was told that it leads.
+    request had left its client, and when the leader was told that it leads. Whoever stops may have a write on its way
+    when it releases the lease: that one left before, and cannot be called back.
     """
-    told = {each.version: each.answered for each in record.writes() if each.call.resource == "leases"}
+    leases = {each.version: each for each in record.writes() if each.call.resource == "leases"}
     terms = [
-        (told.get(version) or seen.time, int(version), holder_of(seen.object))
+        _Term((change and change.answered) or seen.time, int(version), holder_of(seen.object), change)
         for seen in record.changes("Lease", MANAGEMENT)
         if seen.object["metadata"]["name"].startswith(rules.user_agent)
         for version in (seen.object["metadata"]["resourceVersion"],)
+        for change in (leases.get(version),)
     ]
     asked = (each.client for each in record.writes(rules.dispatcher) if each.call.resource == "leases")
-    candidates = {*asked, *(who for _, _, who in terms)}
+    candidates = {*asked, *(term.leader for term in terms)}
     for each in record.writes(rules.dispatcher):
         if not terms or not each.took_effect or each.call.resource in _EVERYBODYS:
             continue
         exact = each.cluster == MANAGEMENT and each.version.isdigit() and each.fault not in HELD_UP
-        held = [who for time, version, who in terms if (version < int(each.version) if exact else time <= each.time)]
-        leader = held[-1] if held else ""
+        held = [term for term in terms if (term.version < int(each.version) if exact else term.since <= each.time)]
+        if held and held[-1].released_after(each):
+            continue
+        leader = held[-1].leader if held else ""
         if leader != each.client and (leader or each.client in candidates):
             yield Violation("I9", f"{each.client} writes while {leader or 'nobody'} leads", (str(each),))
 

@@ -8,13 +8,16 @@ from faults import contact, fencing
 from faults.plan import HELD_UP
 from faults.record import MANAGEMENT, Exchange, Record, Seen
 from faults.rules import Rules, Violation
+from faults.strays import known, strays
 from multimirror.batch import is_finished
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class _Live:
+class Live:
+    """A copy that lives, since then."""
+
     cluster: str
     uid: str
     attempt: str
@@ -32,9 +35,10 @@ class _Live:
 
 def one_copy_at_a_time(record: Record, rules: Rules) -> Iterator[Violation]:
     """I1: no two copies of a Job live at once, unless the policy allows it and the older one could not be reached."""
-    live: dict[str, dict[str, _Live]] = {}
-    for seen in record.changes("Job"):
-        original = rules.labels.original_of(seen.object)
+    live: dict[str, dict[str, Live]] = {}
+    fenced = fencing.fences(record, rules)
+    for seen in known(record, rules):
+        original = rules.labels.original_of(seen.object) if seen.kind == "Job" else ""
         if not original:
             continue
         copies = live.setdefault(original, {})
@@ -43,9 +47,9 @@ def one_copy_at_a_time(record: Record, rules: Rules) -> Iterator[Violation]:
             continue
         if seen.uid in copies:
             continue
-        new = _Live(seen.cluster, seen.uid, rules.labels.attempt_of(seen.object), seen.time, seen.name)
+        new = Live(seen.cluster, seen.uid, rules.labels.attempt_of(seen.object), seen.time, seen.name)
         for old in copies.values():
-            if not _may_both_live(record, rules, old, new):
+            if not may_both_live(record, rules, old, new, fenced=fenced(original)):
                 yield Violation("I1", f"two copies of {seen.name} live at once", (str(old), str(new)))
         copies[seen.uid] = new
 
@@ -55,12 +59,12 @@ def _is_over(seen: Seen) -> bool:
     return gone or is_finished(seen.status) or bool(seen.object["spec"].get("suspend"))
 
 
-def _may_both_live(record: Record, rules: Rules, old: _Live, new: _Live) -> bool:
+def may_both_live(record: Record, rules: Rules, old: Live, new: Live, *, fenced: bool) -> bool:
     """The older one's worker was out of reach for as long as the policy asks for; or it was another one by name.
 
     What was asked of a worker that stood still may be done when it goes on: an earlier attempt that comes late is the
     older one, and is excused where it comes no later than that."""
-    if rules.fence:
+    if fenced:
         return fencing.does_not_hold(record, rules, old.cluster, new.since)
     if contact.spell_at(contact.swapped(record), new.since):
         return True
@@ -79,9 +83,9 @@ def _may_both_live(record: Record, rules: Rules, old: _Live, new: _Live) -> bool
 def finished_jobs_start_nothing(record: Record, rules: Rules) -> Iterator[Violation]:
     """I2: once a Job has ended, no copy of it is made and no pod of it starts, on any worker that can be reached."""
     ended: dict[str, float] = {}
-    copies: dict[str, _Live] = {}
+    copies: dict[str, Live] = {}
     gone: set[str] = set()
-    for seen in record.seen:
+    for seen in known(record, rules):
         if seen.kind == "Job" and seen.type == "DELETED":
             gone.add(seen.uid)
         if seen.kind == "Job" and seen.cluster == MANAGEMENT and rules.labels.is_original(seen.object):
@@ -89,28 +93,22 @@ def finished_jobs_start_nothing(record: Record, rules: Rules) -> Iterator[Violat
                 ended.setdefault(seen.uid, seen.time)
         elif seen.kind == "Job" and (original := rules.labels.original_of(seen.object)):
             if seen.uid not in copies:
-                copies[seen.uid] = _Live(seen.cluster, original, "", seen.time, seen.name)
+                copies[seen.uid] = Live(seen.cluster, original, "", seen.time, seen.name)
                 if original in ended and seen.type == "ADDED" and not _was_on_its_way(record, seen, ended[original]):
                     yield Violation("I2", f"{seen.name} is finished, and a copy of it is made on {seen.cluster}")
         elif seen.kind == "Pod" and seen.type == "ADDED":
             for uid, copy in _owners(seen.object, copies):
-                if uid in gone and _controller_is_behind(record, rules, seen):
+                if uid in gone and fencing.controller_is_behind(record, rules, seen):
                     continue
                 if copy.uid in ended and seen.time > _can_be_stopped(record, rules, copy, ended[copy.uid]):
                     text = f"{copy.name} is finished, and pod {seen.name} of it starts on {seen.cluster}"
                     yield Violation("I2", text, (f"{ended[copy.uid]:8.3f}  finished", f"{seen.time:8.3f}  pod added"))
 
 
-def _owners(pod: Json, copies: dict[str, _Live]) -> Iterator[tuple[str, _Live]]:
+def _owners(pod: Json, copies: dict[str, Live]) -> Iterator[tuple[str, Live]]:
     for reference in pod["metadata"].get("ownerReferences") or ():
         if reference["uid"] in copies:
             yield reference["uid"], copies[reference["uid"]]
-
-
-def _controller_is_behind(record: Record, rules: Rules, pod: Seen) -> bool:
-    """A worker's own Job controller that was cut off may not know yet that a copy is gone. Nobody can tell it sooner,
-    and its pods go with the copy."""
-    return contact.spell_at(contact.no_contact(record, rules.job_controller, pod.cluster), pod.time) is not None
 
 
 def _was_on_its_way(record: Record, seen: Seen, ended: float) -> bool:
@@ -119,7 +117,7 @@ def _was_on_its_way(record: Record, seen: Seen, ended: float) -> bool:
     return made is not None and made.fault in HELD_UP and made.time <= ended
 
 
-def _can_be_stopped(record: Record, rules: Rules, copy: _Live, ended: float) -> float:
+def _can_be_stopped(record: Record, rules: Rules, copy: Live, ended: float) -> float:
     """From when on no pod of this copy starts any more: at once; or, out of reach, or come late, a while after."""
     first = ended if copy.since <= ended else copy.since + rules.patience
     spell = contact.spell_at(contact.no_contact_by_name(record, rules.dispatcher, copy.cluster), first)
@@ -176,13 +174,13 @@ def _is_stale(record: Record, rules: Rules, copy: Json, cluster: str, original: 
 
 def nothing_stays(record: Record, rules: Rules) -> Iterator[Violation]:
     """I6: at the end, no copy whose original is gone (or finished, past retention), no pod without its Job."""
-    originals = record.last("Job", MANAGEMENT)
+    originals, unknown = record.last("Job", MANAGEMENT), strays(record, rules)
     for cluster in sorted({seen.cluster for seen in record.seen} - {MANAGEMENT}):
         jobs = record.last("Job", cluster)
         for job in jobs.values():
             original = rules.labels.original_of(job)
             name = f"{job['metadata']['namespace']}/{job['metadata']['name']}"
-            if not original:
+            if not original or job["metadata"]["uid"] in unknown:
                 continue
             if original not in originals:
                 yield Violation("I6", f"{name} is gone, and a copy of it stays on {cluster}")

@@ -6,12 +6,14 @@ worker: a copy that is not there has vanished. Nor does it speak of the pods of 
 stopped by the cluster.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from faults import contact
 from faults.record import MANAGEMENT, Record, Seen
 from faults.rules import Rules, Violation
+from faults.strays import known
+from multimirror.api import QUEUE_LABEL
 
 
 @dataclass(slots=True)
@@ -27,23 +29,40 @@ def never_in_two_places(record: Record, rules: Rules) -> Iterator[Violation]:
     """No pod of a copy starts while one of another copy of the same Job runs, or stops."""
     if not rules.fence:
         return
+    fenced = fences(record, rules)
     copies: dict[str, _Copy] = {}
     pods: dict[str, dict[str, tuple[_Copy, float]]] = {}
-    for seen in record.seen:
+    for seen in known(record, rules):
         if seen.kind == "Job" and seen.cluster != MANAGEMENT and (original := rules.labels.original_of(seen.object)):
             attempt = rules.labels.attempt_of(seen.object)
             copy = copies.setdefault(seen.uid, _Copy(seen.cluster, original, attempt, seen.name))
             copy.deleted = seen.type == "DELETED" or "deletionTimestamp" in seen.object["metadata"]
-        elif seen.kind == "Pod" and (owner := _owner(seen, copies)) is not None:
+        elif seen.kind == "Pod" and (owner := _owner(seen, copies)) is not None and fenced(owner.original):
             alive = pods.setdefault(owner.original, {})
             if seen.type == "DELETED" or seen.status.get("phase") in ("Succeeded", "Failed"):
                 alive.pop(seen.uid, None)
-            elif seen.uid not in alive:
+            elif seen.uid not in alive and not (owner.deleted and controller_is_behind(record, rules, seen)):
                 for other, since in alive.values():
                     if other is not owner and not other.deleted:
                         if not does_not_hold(record, rules, other.cluster, seen.time):
                             yield _violation(other, since, owner, seen.time)
                 alive[seen.uid] = owner, seen.time
+
+
+def fences(record: Record, rules: Rules) -> Callable[[str], bool]:
+    """Whether an original has a fence, by its uid: all have, or those of queues that have one."""
+    if not rules.fence or rules.fenced is None:
+        return lambda _: bool(rules.fence)
+    queues = rules.fenced
+    return {
+        seen.uid for seen in record.changes("Job", MANAGEMENT) if seen.labels.get(QUEUE_LABEL) in queues
+    }.__contains__
+
+
+def controller_is_behind(record: Record, rules: Rules, pod: Seen) -> bool:
+    """A worker's own Job controller that was cut off may not know yet that a copy is gone. Nobody can tell it sooner,
+    and its pods go with the copy."""
+    return contact.spell_at(contact.no_contact(record, rules.job_controller, pod.cluster), pod.time) is not None
 
 
 def does_not_hold(record: Record, rules: Rules, cluster: str, moment: float) -> bool:

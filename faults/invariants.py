@@ -6,6 +6,10 @@
     I4  original and copy agree     I9  true caches, true leaders
     I5  hands off what is not ours  I10 controllers come back, and stay
 
+    P1  quota holds                 P6  few are stopped for others, and none who must not be
+    P2  own quota is safe           P11 pods go first
+    P3  workers hold what they can
+
 I10, that a crash changes nothing, is all of them on a run with crashes; what stands alone is that no controller dies by
 itself. Checks about the end of a run (I4, I6, I7 and `end`) assume that it has come to rest.
 """
@@ -13,7 +17,7 @@ itself. Checks about the end of a run (I4, I6, I7 and `end`) assume that it has 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from faults import conduct, copies, fencing, statuses
+from faults import conduct, copies, fencing, preemptions, quotas, statuses
 from faults.record import Record
 from faults.rules import Rules, Violation
 
@@ -32,6 +36,10 @@ ALWAYS: Final[Mapping[str, Check]] = {
     "I9 no work is thrown away": conduct.no_work_is_thrown_away,
     "I9 leaders alone write": conduct.leaders_alone_write,
     "I10 controllers stay up": conduct.controllers_stay_up,
+    "P1 to P3 quota holds": quotas.quota_holds,
+    "P2 own quota is safe": quotas.own_quota_is_safe,
+    "P6 few are stopped": preemptions.few_are_stopped,
+    "P11 pods go first": preemptions.pods_go_first,
 }
 AT_REST: Final[Mapping[str, Check]] = {
     "I4 original and copy agree": statuses.original_and_copy_agree,

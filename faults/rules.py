@@ -34,11 +34,15 @@ class Rules:
     lost_after: float = 300.0
     fence: float = 0.0
     """The lease of the queue's fence; 0: it has none."""
+    fenced: frozenset[str] | None = None
+    """The queues with that fence, where there are several; None: all of them."""
     grace: float = 30.0
     """How late a worker's own Job controller may be, with a fence."""
     retention: float = 0.0
     patience: float = 5.0
     """How long something that nothing stands in the way of may take (I8)."""
+    heard_late: float = 1.0
+    """By so much watches of two clusters may be out of step."""
     ends: Mapping[str, str] = field(default_factory=dict)
     """How each Job must end, by name, where that is known."""
     waived: Mapping[str, str] = field(default_factory=dict)

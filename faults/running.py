@@ -10,22 +10,25 @@ from typing import Any, Final
 
 from builtin_controller import Options as JobOptions
 from faults.backends import MANAGEMENT, ClusterBackend
+from faults.charges import counts
 from faults.commands import Processes
 from faults.hostile.bystanders import FORGED, USURPED, bystanders, judge, not_at_rest, touched_by
 from faults.invariants import at_rest, check
 from faults.record import Record
 from faults.rules import Rules, Violation
-from faults.scenario import GRACE, Scenario
-from faults.stage import DISPATCHER, Stage
+from faults.scenario import GRACE, Scenario, queue_name
+from faults.stage import DISPATCHER, Stage, declared
 from faults.statuses import ends
-from faults.workload import Step, a_job
+from faults.workload import Step, a_job, a_shared_job
 from multimirror.api import (
     ATTEMPT_ANNOTATION,
     ATTEMPT_LABEL,
     CLUSTER_ANNOTATION,
+    HOLD_ANNOTATION,
     MIRROR_QUEUES,
     ORIGIN_LABEL,
     ORIGIN_UID_LABEL,
+    PREEMPTED_ANNOTATION,
     WORKER_CLUSTERS,
 )
 from multimirror.kube import ApiError
@@ -38,6 +41,7 @@ _REST: Final = 600.0  # seconds until everything must have come to rest
 _CHANCE: Final = 30.0  # how long after the last step faults may still strike
 _NOW: Final = "2027-01-15T08:00:00Z"
 _QUIET: Final = 20.0  # and for how long it has to stay so
+_RESTLESS: Final = ("Lease", "MirrorQueue", "Cohort")  # a leader renews the one for ever; the others count times
 
 
 @dataclass(slots=True)
@@ -51,6 +55,8 @@ class Outcome:
     seconds: float
     """As the fleet's clock counts them."""
     ends: dict[str, str] = field(default_factory=dict)
+    sharing: Counter[str] = field(default_factory=Counter)
+    """Of runs in which queues share: how much."""
     record: Record = field(default_factory=Record)
 
 
@@ -75,25 +81,32 @@ async def run(
 ) -> Outcome:
     """The whole run."""
     pace = pace or Pace()
+    queue = f"queue-{namespace}"
     lost_after, retention = (float(math.ceil(each * pace.factor)) for each in (scenario.lost_after, scenario.retention))
     rules = Rules(
         dispatcher=DISPATCHER,
         when_lost=scenario.when_lost,
         lost_after=lost_after,
         fence=scenario.fence,
+        fenced=scenario.fenced(queue),
         grace=GRACE,
         retention=0.0,
+        heard_late=0.05 if processes is None else 1.0,
         ends=scenario.expected(),
     )
     slowed = replace(scenario, lost_after=lost_after, retention=retention)  # a queue counts whole seconds
+    specs = slowed.queue_specs(queue)
     plan = [replace(f, at=f.at * pace.factor, seconds=f.seconds * pace.factor) for f in scenario.plan]
     loop = asyncio.get_running_loop()
     async with Stage(
         backend,
         plan,
         namespace=namespace,
-        queue=f"queue-{namespace}",
-        queue_spec=slowed.queue_spec,
+        queue=queue,
+        queue_spec=specs.pop(queue),
+        queues=specs,
+        cohorts=scenario.sharing.cohorts if scenario.sharing is not None else None,
+        capacity=scenario.sharing.capacity if scenario.sharing is not None else None,
         options=pace.options,
         pod_backoff=JobOptions().pod_backoff_base * pace.factor,
         processes=processes,
@@ -104,14 +117,18 @@ async def run(
         await stage.start()
         async with asyncio.TaskGroup() as group:
             group.create_task(stage.injector.run())
-            submitted = {step.name: asyncio.Event() for step in scenario.steps if step.do == "submit"}
+            turns = {
+                (step.do, step.name): asyncio.Event() for step in scenario.steps if step.do in ("submit", "suspend")
+            }
             for step in scenario.steps:
-                group.create_task(_in_turn(stage, step, pace, submitted), name=str(step))
+                group.create_task(_in_turn(stage, step, pace, turns), name=str(step))
             group.create_task(_while_faults_wait(stage, scenario, pace))
         stage.injector.stop()
         await stage.start()
-        await _come_to_rest(stage.record, rules, pace, scenario.hostile)
+        rests = await _come_to_rest(stage.record, rules, pace, scenario.hostile)
         violations = judge(stage.record, rules, scenario.hostile) if scenario.hostile else check(stage.record, rules)
+        if not rests and not violations and scenario.sharing is not None:
+            violations.append(Violation("P4", f"nothing is wrong, and in {pace.rest:g} s it did not come to rest"))
         return Outcome(
             scenario,
             violations,
@@ -119,6 +136,7 @@ async def run(
             sum(1 for _ in stage.record.writes()),
             loop.time() - began,
             ends(stage.record, rules),
+            counts(stage.record, rules) if scenario.sharing is not None else Counter(),
             stage.record,
         )
 
@@ -131,13 +149,14 @@ async def _while_faults_wait(stage: Stage, scenario: Scenario, pace: Pace) -> No
             await stage.injector.spent.wait()
 
 
-async def _come_to_rest(record: Record, rules: Rules, pace: Pace, hostile: str = "") -> None:
-    """Until the end is reached and stays; or until it is clear that it never will be. A hostile worker never rests."""
+async def _come_to_rest(record: Record, rules: Rules, pace: Pace, hostile: str = "") -> bool:
+    """Until the end is reached and stays; or until it is clear that it never will be. A hostile worker never rests.
+    Gives whether it was reached."""
     loop = asyncio.get_running_loop()
     deadline, since, seen = loop.time() + pace.rest, None, -1
     while loop.time() < deadline:
         part = bystanders(record, rules, hostile, touched_by(record, rules, hostile)) if hostile else record
-        changes = sum(1 for each in part.seen if each.kind != "Lease")  # which a leader renews for ever
+        changes = sum(1 for each in part.seen if each.kind not in _RESTLESS)
         if changes != seen or since is None:
             seen = changes
             if not_at_rest(record, rules, hostile) if hostile else at_rest(record, rules):
@@ -145,20 +164,23 @@ async def _come_to_rest(record: Record, rules: Rules, pace: Pace, hostile: str =
             elif since is None or not rules.fence:  # with a fence leases are renewed: there are always changes
                 since = loop.time()
         if since is not None and loop.time() - since >= pace.quiet:
-            return
+            return True
         await asyncio.sleep(pace.look)
+    return False
 
 
-async def _in_turn(stage: Stage, step: Step, pace: Pace, submitted: Mapping[str, asyncio.Event]) -> None:
-    """At its time; but nothing is done to a Job before its submission is through, which may be tried again."""
+async def _in_turn(stage: Stage, step: Step, pace: Pace, turns: Mapping[tuple[str, str], asyncio.Event]) -> None:
+    """At its time; but nothing is done to a Job before its submission is through, which may be tried again, nor is it
+    resumed before it was suspended: one that is stopped for others looks like that, too."""
     await asyncio.sleep(step.at * pace.factor)
-    if step.do == "submit":
-        await _do(stage, step, pace)
-        submitted[step.name].set()
-    else:
-        if step.do != "squat" and step.name in submitted:
-            await submitted[step.name].wait()
-        await _do(stage, step, pace)
+    if step.do not in ("submit", "squat"):
+        stopped = turns.get(("suspend", step.name)) if step.do == "resume" else None
+        before = stopped or turns.get(("submit", step.name))
+        if before is not None:
+            await before.wait()
+    await _do(stage, step, pace)
+    if (step.do, step.name) in turns:
+        turns[step.do, step.name].set()
 
 
 async def _do(stage: Stage, step: Step, pace: Pace) -> None:
@@ -183,7 +205,7 @@ class _NotYetError(Exception):
 
 
 async def _submit(stage: Stage, step: Step, pace: Pace) -> None:
-    job = a_job(step.name, step.sort, stage.queue, step.value * pace.factor)
+    job = a_shared_job(step, queue_name(stage.queue, step.queue), step.value * pace.factor)
     with contextlib.suppress(AlreadyExists):
         await stage.people[MANAGEMENT].create(JOBS, job, stage.namespace)
 
@@ -196,15 +218,19 @@ async def _suspend(stage: Stage, step: Step, _: Pace) -> None:
     """A user stops a Job that is seen to run: before it was placed, it cannot be held back."""
     client = stage.people[MANAGEMENT]
     job = await client.get(JOBS, step.name, stage.namespace)
-    if not (job.get("status") or {}).get("ready") or CLUSTER_ANNOTATION not in job["metadata"].get("annotations", {}):
+    annotations = job["metadata"].get("annotations", {})
+    if not (job.get("status") or {}).get("ready") or CLUSTER_ANNOTATION not in annotations:
         raise _NotYetError
+    if job["spec"].get("suspend") or PREEMPTED_ANNOTATION in annotations:
+        raise _NotYetError  # it is being stopped for others: whoever asks for the same changes nothing
     await _patch(stage, job, {"suspend": True})
 
 
 async def _resume(stage: Stage, step: Step, _: Pace) -> None:
     client = stage.people[MANAGEMENT]
     job = await client.get(JOBS, step.name, stage.namespace)
-    if CLUSTER_ANNOTATION not in job["metadata"].get("annotations", {}) or not job["spec"].get("suspend"):
+    annotations = job["metadata"].get("annotations", {})
+    if not (annotations.keys() & {CLUSTER_ANNOTATION, HOLD_ANNOTATION}) or not job["spec"].get("suspend"):
         raise _NotYetError
     await _patch(stage, job, {"suspend": False})
 
@@ -246,6 +272,27 @@ async def _limit(stage: Stage, step: Step, _: Pace) -> None:
 
 async def _place(stage: Stage, step: Step, _: Pace) -> None:
     await stage.people[MANAGEMENT].patch(MIRROR_QUEUES, stage.queue, {"spec": {"placement": step.sort}})
+
+
+async def _own(stage: Stage, step: Step, _: Pace) -> None:
+    """A queue that shares has another quota of its own."""
+    spec = {"quota": {"resources": {"cpu": int(step.value)}, "lend": None}}
+    await stage.people[MANAGEMENT].patch(MIRROR_QUEUES, queue_name(stage.queue, step.queue), {"spec": spec})
+
+
+async def _hold(stage: Stage, step: Step, _: Pace) -> None:
+    spec = {"hold": step.sort}
+    await stage.people[MANAGEMENT].patch(MIRROR_QUEUES, queue_name(stage.queue, step.queue), {"spec": spec})
+
+
+async def _enlarge(stage: Stage, step: Step, _: Pace) -> None:
+    """From now on there is room for everybody, in every queue and on every worker."""
+    client, cpu = stage.people[MANAGEMENT], int(step.value)
+    for worker in stage.workers:
+        await client.patch(WORKER_CLUSTERS, worker, {"spec": {"capacity": declared(cpu)}})
+    for queue in stage.queues:
+        quota = {"resources": {"cpu": cpu}, "lend": None, "jobs": None}
+        await client.patch(MIRROR_QUEUES, queue, {"spec": {"quota": quota, "hold": "None"}})
 
 
 async def _rotate(stage: Stage, step: Step, _: Pace) -> None:
@@ -328,6 +375,9 @@ _STEPS: Final[dict[str, Callable[[Stage, Step, Pace], Any]]] = {
     "widen": _narrow,
     "limit": _limit,
     "place": _place,
+    "own": _own,
+    "hold": _hold,
+    "enlarge": _enlarge,
     "rotate": _rotate,
     "squat": _squat,
     "forge": _forge,

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from faults import workload
+from faults import sharing, workload
 from faults.hostile.tricks import Trick, choose
 from faults.plan import Fault
+from faults.sharing import Sharing
 from faults.workload import Step
 
 Json = dict[str, Any]
@@ -42,6 +43,8 @@ class Scenario:
     """The worker that means harm; empty: none does."""
     tricks: Sequence[Trick] = ()
     """What it does."""
+    sharing: Sharing | None = None
+    """The queues that share, and what; None: there is one, alone."""
 
     @property
     def worker_names(self) -> list[str]:
@@ -58,10 +61,37 @@ class Scenario:
             **({"fence": {"timeout": f"{self.fence:g}s", "grace": f"{GRACE:g}s"}} if self.fence else {}),
         }
 
+    def queue_specs(self, first: str) -> dict[str, Json]:
+        """All MirrorQueues, by name; `first`: that of the first one."""
+        if self.sharing is None:
+            return {first: self.queue_spec}
+        found = {}
+        for end, special in self.sharing.queues.items():
+            spec = {**self.queue_spec, **special}
+            if self.sharing.fenced not in (None, end):
+                spec.pop("fence", None)
+            found[queue_name(first, end)] = spec
+        return found
+
+    def fenced(self, first: str) -> frozenset[str] | None:
+        """The only queues with a fence, if there are any; None: all."""
+        if self.sharing is None or self.sharing.fenced is None:
+            return None
+        return frozenset({queue_name(first, self.sharing.fenced)})
+
     def expected(self) -> dict[str, str]:
         """How each Job ends."""
         names = dict.fromkeys(step.name for step in self.steps if step.do == "submit")
-        return {name: self.ends.get(name) or workload.expected_end(self.steps, name) for name in names}
+        return {name: self.ends.get(name) or self._expected(name) for name in names}
+
+    def _expected(self, name: str) -> str:
+        end = workload.expected_end(self.steps, name)
+        if self.sharing is None:
+            return end
+        if end == "Suspended":
+            return "Suspended or Held"  # whoever is taken back while its user has suspended it
+        deleted = any(step.do == "delete" and step.name == name for step in self.steps)
+        return f"{end} or Waiting" if self.sharing.tight and not deleted else end
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> "Scenario":
@@ -69,7 +99,16 @@ class Scenario:
         steps = [Step(**step) for step in found.get("steps", ())]
         plan = [Fault.from_json(fault) for fault in found.get("plan", ())]
         tricks = [Trick(**trick) for trick in found.get("tricks", ())]
-        return cls(**{**found, "steps": steps, "plan": plan, "tricks": tricks})
+        shared = found.get("sharing")
+        return cls(
+            **{
+                **found,
+                "steps": steps,
+                "plan": plan,
+                "tricks": tricks,
+                "sharing": Sharing(**shared) if shared is not None else None,
+            }
+        )
 
     def story(self) -> list[str]:
         """What will happen, line by line."""
@@ -82,11 +121,20 @@ class Scenario:
         moments = [(step.at, f"      {step}") for step in self.steps]
         moments += [(fault.at, f"FAULT {fault}") for fault in self.plan]
         moments += [(trick.at, f"TRICK {trick}") for trick in self.tricks]
-        return [head, *(text for _, text in sorted(moments, key=lambda each: each[0]))]
+        shared = self.sharing.story() if self.sharing is not None else []
+        return [head, *shared, *(text for _, text in sorted(moments, key=lambda each: each[0]))]
+
+
+def queue_name(first: str, end: str) -> str:
+    """Of a queue that shares."""
+    return f"{first}-{end}" if end else first
 
 
 def from_seed(seed: int, *, real: bool = False) -> Scenario:
-    """The scenario of a seed. `real`: for control planes that are slow to start and cannot be thrown away."""
+    """The scenario of a seed: with queues that share in every other one. `real`: for control planes that are slow to
+    start and cannot be thrown away, on which there is one queue."""
+    if seed % 2 == 0 and not real:
+        return with_sharing(seed)
     chance = random.Random(seed)  # noqa: S311 - not a secret
     workers = 2 if real else chance.choice([2, 2, 3])
     names = [f"worker-{number}" for number in range(1, workers + 1)]
@@ -103,6 +151,28 @@ def from_seed(seed: int, *, real: bool = False) -> Scenario:
         fence=0.0 if real else chance.choice([0.0, 0.0, 10.0, 20.0]),  # real time is too dear for leases
         steps=tuple(steps),
         plan=tuple(sorted(plan, key=lambda fault: fault.at)),
+    )
+
+
+def with_sharing(seed: int) -> Scenario:
+    """The scenario of a seed in which queues share, and Jobs are stopped for others."""
+    chance = random.Random(f"sharing {seed}")  # noqa: S311 - not a secret
+    workers = chance.choice([2, 2, 3])
+    names = [f"worker-{number}" for number in range(1, workers + 1)]
+    shared = sharing.with_claims(sharing.share(chance, names), seed)
+    steps = sharing.generate(chance, names, shared)
+    plan = [_a_fault(chance, names, real=False) for _ in range(chance.randint(2, _MOST))]
+    return Scenario(
+        seed=seed,
+        workers=workers,
+        when_lost=chance.choice(["Redispatch", "Redispatch", "Wait"]),
+        lost_after=chance.choice([0.0, 5.0, 20.0]),
+        retention=chance.choice([0.0, 0.0, 10.0]),
+        placement=chance.choice(["Spread", "Spread", "Pack", "Ordered"]),
+        fence=chance.choice([0.0, 0.0, 10.0, 20.0]),
+        steps=tuple(steps),
+        plan=tuple(sorted(plan, key=lambda fault: fault.at)),
+        sharing=shared,
     )
 
 
@@ -167,6 +237,28 @@ def reference() -> Scenario:
         Step(16.0, "limit", "", value=50),
     ]
     return Scenario(seed=0, steps=tuple(steps))
+
+
+def sharing_reference() -> Scenario:
+    """The same where queues share: one borrows and gives back (Reclaim), one of its own goes before another (Priority),
+    its queue is drained; whoever was stopped comes back."""
+    steps = [
+        Step(0.0, "submit", "job-0", "forever", queue="b", cpu=1000),
+        Step(0.5, "submit", "job-1", "forever", queue="b", cpu=1000, stops=1.0),
+        Step(2.0, "submit", "job-2", "one", 12.0, cpu=1000),
+        Step(12.0, "submit", "job-3", "forever", queue="b", cpu=1000, priority=9),
+        Step(30.0, "hold", "", "Drain", queue="b"),
+        Step(36.0, "hold", "", "None", queue="b"),
+        Step(40.0, "enlarge", "", value=sharing.EVERYTHING),
+    ]
+    queue = {
+        "cohort": "all",
+        "quota": {"resources": {"cpu": 1}},
+        "preempts": ["Reclaim", "Priority", "FairShare"],
+        "maxPriority": 9,
+    }
+    shared = Sharing(queues={"": queue, "b": queue}, capacity={"worker-1": 1, "worker-2": 1})
+    return Scenario(seed=0, steps=tuple(steps), sharing=shared)
 
 
 def _a_fault(chance: random.Random, workers: Sequence[str], *, real: bool) -> Fault:

@@ -67,16 +67,20 @@ class Stage:
         seed: int = 0,
         others: Sequence[str] = (),
         queues: Mapping[str, Json] | None = None,
+        cohorts: Mapping[str, Json] | None = None,
+        capacity: Mapping[str, int] | None = None,
     ) -> None:
         """`options`: of a dispatcher that is a task. `pod_backoff`: of our Job controllers, in seconds.
 
         `processes`: which controllers are no tasks. `hostile`: the workers that mean harm, and what they do, by `seed`.
-        `others`: namespaces beside the first. `queues`: beside the first.
+        `others`: namespaces beside the first. `queues`: beside the first; with `cohorts`, which may be none, they share
+        what is theirs. `capacity`: of workers, in cpu, where it is declared.
         """
         self.backend, self.namespace, self.queue = backend, namespace, queue
         self.record = Record()
         self._hostile, self._seed = hostile or {}, seed
         self._namespaces, self._queues = (namespace, *others), queues or {}
+        self._cohorts, self._capacity = cohorts or {}, capacity or {}
         self.injector = Injector(plan, self.record, self._hands)
         self.injector.on_state = self._state_changed
         self.workers = [name for name in backend.names if name != MANAGEMENT]
@@ -92,10 +96,11 @@ class Stage:
         self._files: Files | None = None
         self._queue_spec = {"retention": "0s", **(queue_spec or {})}
         self._options = options or DispatcherOptions(namespace=SYSTEM)
+        shared = (MIRROR_QUEUES, COHORTS) if cohorts is not None else ()
         self._watcher = Watcher(
             self.record,
             {
-                name: (JOBS, PODS) if name != MANAGEMENT else (JOBS, EVENTS, LEASES, WORKER_CLUSTERS)
+                name: (JOBS, PODS) if name != MANAGEMENT else (*shared, JOBS, EVENTS, LEASES, WORKER_CLUSTERS)
                 for name in backend.names
             },
             None if others else namespace,
@@ -108,6 +113,11 @@ class Stage:
         self._at_work: dict[asyncio.Task[None], None] = {}
         self._held: dict[str, asyncio.Lock] = {}
         """Who kills a controller starts it again before anybody else may touch it; by its name."""
+
+    @property
+    def queues(self) -> list[str]:
+        """The first, and all beside it."""
+        return [self.queue, *self._queues]
 
     async def __aenter__(self) -> Self:
         async with contextlib.AsyncExitStack() as stack:
@@ -198,7 +208,11 @@ class Stage:
             await self._namespace(name)
         for name in self.workers:
             spec = {"kubeconfig": await self._store_kubeconfig(name, name)}
+            if name in self._capacity:
+                spec["capacity"] = declared(self._capacity[name])
             await client.create(WORKER_CLUSTERS, {"metadata": {"name": name}, "spec": spec})
+        for name, cohort in self._cohorts.items():
+            await client.create(COHORTS, {"metadata": {"name": name}, "spec": cohort})
         for name, spec in {self.queue: self._queue_spec, **self._queues}.items():
             queue = {"workers": {"names": self.workers}, **spec}
             await client.create(MIRROR_QUEUES, {"metadata": {"name": name}, "spec": queue})
@@ -387,6 +401,11 @@ class Stage:
             await self.set_kubeconfig(fault.link, of=other)
         await asyncio.sleep(fault.seconds)
         await self.set_kubeconfig(fault.link)
+
+
+def declared(cpu: int) -> Json:
+    """The capacity of a WorkerCluster that says how much there is."""
+    return {"mode": "Declared", "resources": {"cpu": cpu}}
 
 
 async def _made(client: Client, resource: Resource, obj: Json, namespace: str | None = None) -> None:

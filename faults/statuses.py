@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from faults import contact
+from faults import contact, fencing
 from faults.record import MANAGEMENT, Record
 from faults.rules import Rules, Violation
+from multimirror.api.placement import hold_requested
 from multimirror.batch import is_finished, validate_job_status
 
 Json = dict[str, Any]
@@ -47,6 +48,7 @@ def original_and_copy_agree(record: Record, rules: Rules) -> Iterator[Violation]
     such a copy showed last is not asked for.
     """
     swapped = any(struck.fault.kind == "swap" for struck in record.struck)
+    fenced = fencing.fences(record, rules)
     last: dict[tuple[str, str, str], Json] = {}
     for seen in record.changes("Job"):
         if seen.cluster != MANAGEMENT and (original := rules.labels.original_of(seen.object)):
@@ -58,7 +60,7 @@ def original_and_copy_agree(record: Record, rules: Rules) -> Iterator[Violation]
         copy = last.get((uid, cluster or "", attempt))
         if copy is None or (job.get("metadata") or {}).get("deletionTimestamp"):
             continue
-        if rules.fence and job["spec"].get("suspend") and holds(copy.get("status") or {}, "Failed"):
+        if fenced(uid) and job["spec"].get("suspend") and holds(copy.get("status") or {}, "Failed"):
             continue  # its lease ended it before its user's wish was known there: not the Job's end
         if copy["metadata"]["uid"] not in record.last("Job", cluster or ""):
             if swapped:
@@ -92,18 +94,25 @@ def _compared(job: Json, copy: Json, *, counts: bool) -> Iterator[Violation]:
 
 
 def every_job_ends_or_says_why_not(record: Record, rules: Rules) -> Iterator[Violation]:
-    """I7: finished, running on a worker, stopped by its user; or an event says why it waits."""
+    """I7: finished, running on a worker, stopped by its user; or an event says why it waits. Events are sent once: who
+    was to be told, and whose event a fault has eaten, shows at least that it waits."""
     told = {
         seen.object.get("involvedObject", {}).get("uid")
         for seen in record.changes("Event", MANAGEMENT)
         if seen.object.get("message")
+    }
+    unheard = {
+        (each.body.get("involvedObject") or {}).get("uid")
+        for each in record.writes(rules.dispatcher, MANAGEMENT)
+        if each.call.resource == "events" and each.fault and not each.took_effect and isinstance(each.body, dict)
     }
     for uid, job in record.last("Job", MANAGEMENT).items():
         if not rules.labels.is_original(job):
             continue
         status, name = job.get("status") or {}, job["metadata"]["name"]
         stopped = job["spec"].get("suspend") and rules.labels.cluster_of(job) is not None
-        if not (is_finished(status) or status.get("active") or stopped or uid in told):
+        shows = uid in unheard and holds(status, "Suspended")
+        if not (is_finished(status) or status.get("active") or stopped or uid in told or shows):
             yield Violation(
                 "I7", f"{name} neither ends nor says why not", (str(job["spec"].get("suspend")), str(status))
             )
@@ -113,7 +122,7 @@ def jobs_end_as_they_should(record: Record, rules: Rules) -> Iterator[Violation]
     """The end of the run is that of a run in which nothing goes wrong."""
     found = ends(record, rules)
     for name, wanted in rules.ends.items():
-        if found.get(name, "gone") != wanted:
+        if found.get(name, "gone") not in wanted.split(" or "):
             yield Violation("end", f"{name} is {found.get(name, 'gone')!r}, and should be {wanted!r}")
 
 
@@ -135,7 +144,7 @@ def end_of(job: Json, rules: Rules) -> str:
         if condition["status"] == "True" and condition["type"] == "Failed":
             return f"Failed {condition.get('reason', '')}".strip()
     if rules.labels.cluster_of(job) is None:
-        return "Waiting"
+        return "Held" if hold_requested(job) and job["spec"].get("suspend") else "Waiting"
     if job["spec"].get("suspend"):
         return "Suspended" if not status.get("active") else "Suspending"
     wanted = min(job["spec"].get("parallelism", 1), job["spec"].get("completions") or 2**31)

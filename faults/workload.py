@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from clusters.nodes import PREFIX
-from multimirror.api import MANAGED_BY, QUEUE_LABEL
+from multimirror.api import MANAGED_BY, PREEMPTIBLE_LABEL, PRIORITY_LABEL, QUEUE_LABEL
 
 Json = dict[str, Any]
 
@@ -63,15 +63,44 @@ class Step:
     at: float
     do: str
     """submit, delete, suspend, resume, scale, vanish, cordon, uncordon, limit, place, rotate, squat, forge, usurp,
-    narrow, widen"""
+    narrow, widen; where queues share: own, hold, enlarge"""
     name: str
     """Of a Job, or of a worker; empty for the queue."""
     sort: str = ""
     value: float = 0.0
+    queue: str = ""
+    """The end of its queue's name, where several share; empty: the first."""
+    cpu: int = 0
+    """What each pod asks for, in thousandths; 0: nothing."""
+    priority: int = 0
+    firm: bool = False
+    """It is never to be stopped for others."""
+    stops: float = 0.0
+    """For so many seconds its pods do not listen when they are told to stop."""
 
     def __str__(self) -> str:
         more = f" ({self.sort})" if self.sort else f" {self.value:g}" if self.value else ""
+        if self.cpu:
+            more += f", queue {self.queue or '(first)'}, {self.cpu}m a pod, priority {self.priority}"
+            more += ", firm" if self.firm else ""
+        elif self.queue:
+            more += f", queue {self.queue}"
         return f"{self.at:6.1f} s  {self.do} {self.name}{more}"
+
+
+def a_shared_job(step: Step, queue: str, seconds: float) -> Json:
+    """A Job that asks for something, of which there may be too little."""
+    job = a_job(step.name, step.sort, queue, seconds)
+    labels, template = job["metadata"]["labels"], job["spec"]["template"]
+    if step.cpu:
+        template["spec"]["containers"][0]["resources"] = {"requests": {"cpu": f"{step.cpu}m"}}
+    if step.priority:
+        labels[PRIORITY_LABEL] = str(step.priority)
+    if step.firm:
+        labels[PREEMPTIBLE_LABEL] = "false"
+    if step.stops:
+        template["metadata"]["annotations"][f"{PREFIX}ignore-sigterm"] = f"{step.stops:g}"
+    return job
 
 
 def a_job(name: str, sort: str, queue: str, seconds: float) -> Json:

@@ -22,7 +22,8 @@ from multimirror.kube.logs import configure_logging
 from multimirror.kube.process import relax_garbage_collector
 
 _MODULES: Final = (
-    *("full_life", "latency", "job_controllers", "planning", "memory", "scale", "restart", "workers", "failover"),
+    *("full_life", "latency", "job_controllers", "planning", "sharing", "memory", "scale", "restart", "workers"),
+    *("failover", "reclaim"),
 )
 
 
