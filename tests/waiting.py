@@ -14,16 +14,18 @@ _EVERY: Final = 0.05
 _T = TypeVar("_T")
 
 
-async def eventually(ask: Callable[[], Awaitable[_T]], so: Callable[[_T], object] = bool) -> _T:
+async def eventually(
+    ask: Callable[[], Awaitable[_T]], so: Callable[[_T], object] = bool, *, within: float = DEADLINE
+) -> _T:
     """The answer, as soon as it is so; without more words, as soon as it is anything but nothing."""
     answer: object = None
     try:
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(within):
             while not so(found := await ask()):
                 answer = found
                 await asyncio.sleep(_EVERY)
     except TimeoutError:
-        raise AssertionError(f"it did not become so in {DEADLINE:g} s; the last answer: {answer!r}") from None
+        raise AssertionError(f"it did not become so in {within:g} s; the last answer: {answer!r}") from None
     return found
 
 

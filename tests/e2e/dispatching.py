@@ -14,14 +14,14 @@ import secrets
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from builtin_controller import JobController
 from builtin_controller import Options as JobOptions
 from clusters.background import BackgroundFleet
 from clusters.fleet import FleetOptions
-from clusters.nodes import PREFIX
+from clusters.nodes import PREFIX, NodeOptions
 from faults import Proxy
 from faults.record import MANAGEMENT
 from multimirror.api import (
@@ -61,9 +61,9 @@ QUICK_TO_LOSE = Heartbeat(period=0.3, timeout=2.0, failure_threshold=2)
 
 
 @contextlib.contextmanager
-def running_fleet(kind: str, workers: int = 2) -> Iterator[BackgroundFleet]:
+def running_fleet(kind: str, workers: int = 2, node_options: NodeOptions | None = None) -> Iterator[BackgroundFleet]:
     """A management cluster and workers on which Jobs run: by Kubernetes' own Job controller where there is one."""
-    with BackgroundFleet(kind, FleetOptions(workers=workers)) as fleet:
+    with BackgroundFleet(kind, FleetOptions(workers=workers, node_options=node_options)) as fleet:
         stop, up = threading.Event(), Future[None]()
         task: Future[None] | None = None
         if kind == "embedded":
@@ -172,6 +172,8 @@ class Stage:
     links: dict[str, Proxy]
     """The dispatcher's way to each cluster, by the cluster's name."""
     history: History
+    made: list[tuple[Resource, str]] = field(default_factory=list)
+    """What a test made beside: goes when the stage does, after its history was checked."""
 
     # --- doing
 
@@ -466,10 +468,10 @@ async def a_stage(kind: str, fleet: BackgroundFleet) -> AsyncIterator[Stage]:
         try:
             yield stage
         finally:
-            for resource, names in ((WORKER_CLUSTERS, list(workers)), (MIRROR_QUEUES, [queue])):
-                for name in names:
-                    with contextlib.suppress(NotFound):
-                        await management.delete(resource, name)
+            named = [(WORKER_CLUSTERS, name) for name in workers]
+            for resource, name in (*named, (MIRROR_QUEUES, queue), *stage.made):
+                with contextlib.suppress(NotFound):
+                    await management.delete(resource, name)
             for client in (management, *workers.values()):
                 for resource in (CRON_JOBS, JOBS):
                     await client.request("DELETE", resource.path(namespace), {"propagationPolicy": "Background"})

@@ -93,6 +93,10 @@ class History:
         link = f"{DISPATCHER}/{cluster}"
         self._injector.expect(Fault(kind="delay", link=link, verb=verb, resource=resource, seconds=seconds))
 
+    def lose_answer(self, verb: str, resource: str, cluster: str = MANAGEMENT) -> None:
+        """The dispatcher's next request of that sort takes effect, and nobody tells it."""
+        self._injector.expect(Fault(kind="lost", link=f"{DISPATCHER}/{cluster}", verb=verb, resource=resource))
+
     def mend(self, cluster: str, client: str = DISPATCHER) -> None:
         """It is as before."""
         self._injector.mend(f"{client}/{cluster}")

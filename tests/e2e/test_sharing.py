@@ -4,7 +4,6 @@ Two queues of one cohort with one cpu of their own each, and Jobs of one cpu tha
 test's history is checked for all promises.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,99 +11,19 @@ import pytest
 from clusters.nodes import PREFIX
 from multimirror.api import (
     ATTEMPT_ANNOTATION,
-    COHORTS,
-    MIRROR_QUEUES,
-    PREEMPTED_ANNOTATION,
     PREEMPTED_BY_ANNOTATION,
     PREEMPTIBLE_LABEL,
     PREEMPTIONS_ANNOTATION,
     PRIORITY_LABEL,
-    QUEUE_LABEL,
 )
 from multimirror.kube.resources import JOBS, PODS
 from tests.e2e.dispatching import Stage, cluster_of, condition, finished, running
-from tests.waiting import eventually
+from tests.e2e.sharing import Cohort, is_marked, note, waits
 
 Json = dict[str, Any]
-pytestmark = pytest.mark.real_server
 
 
-def note(job: Json, annotation: str) -> str | None:
-    found: str | None = (job["metadata"].get("annotations") or {}).get(annotation)
-    return found
-
-
-def is_marked(job: Json) -> bool:
-    return note(job, PREEMPTED_ANNOTATION) is not None
-
-
-def waits(job: Json) -> bool:
-    return cluster_of(job) is None
-
-
-class Cohort:
-    """The stage's queue is team a's; there is a second one, of team b."""
-
-    def __init__(self, stage: Stage) -> None:
-        self.stage, self.a, self.b = stage, stage.queue, f"{stage.queue}-b"
-        self.name = f"cohort-{stage.tag}"
-
-    async def share(self, own: str = "1", **more: Any) -> None:
-        quota = {"resources": {"cpu": own}, **more.pop("quota", {})}
-        spec = {"cohort": self.name, "quota": quota, **more}
-        await self.stage.set_queue(**spec)
-        mine = (await self.stage.management.get(MIRROR_QUEUES, self.a))["spec"]
-        made = {"apiVersion": MIRROR_QUEUES.api_version, "kind": MIRROR_QUEUES.kind, "metadata": {"name": self.b}}
-        await self.stage.management.create(MIRROR_QUEUES, {**made, "spec": mine})
-
-    async def change(self, queue: str, **spec: Any) -> None:
-        await self.stage.management.patch(MIRROR_QUEUES, queue, {"spec": spec})
-
-    async def submit(
-        self,
-        name: str,
-        queue: str,
-        *,
-        cpu: str = "1",
-        labels: Json | None = None,
-        change: Callable[[Json], None] | None = None,
-    ) -> None:
-        def changed(job: Json) -> None:
-            job["metadata"]["labels"] |= {QUEUE_LABEL: queue, **(labels or {})}
-            (container,) = job["spec"]["template"]["spec"]["containers"]
-            container["resources"] = {"requests": {"cpu": cpu}}
-            if change is not None:
-                change(job)
-
-        await self.stage.submit(name, change=changed, never_finish="true")
-
-    async def run(self, name: str, queue: str, **more: Any) -> Json:
-        await self.submit(name, queue, **more)
-        return await self.stage.until(running, name)
-
-    async def b_borrows(self, **more: Any) -> tuple[str, str]:
-        """Two Jobs of team b run: one on what team a does not use."""
-        for name in ("b-1", "b-2"):
-            await self.run(name, self.b, **more)
-        return "b-1", "b-2"
-
-    async def victim(self, *names: str) -> str:
-        """The first that is told to go."""
-
-        async def marked() -> list[str]:
-            return [name for name in names if is_marked(await self.stage.job(name))]
-
-        found: list[str] = await eventually(marked)
-        assert len(found) == 1
-        return found[0]
-
-
-@pytest.fixture
-def cohort(stage: Stage) -> Cohort:
-    """Its second queue stays: how long copies are kept is its to say, until the history has been checked."""
-    return Cohort(stage)
-
-
+@pytest.mark.real_server
 async def test_own_quota_is_taken_back_and_the_borrower_comes_back_when_there_is_room(
     stage: Stage, cohort: Cohort
 ) -> None:
@@ -129,6 +48,7 @@ async def test_own_quota_is_taken_back_and_the_borrower_comes_back_when_there_is
             assert condition(await stage.done(name), "Complete")
 
 
+@pytest.mark.real_server
 async def test_the_preemptor_starts_no_pod_before_those_of_its_victim_are_gone(stage: Stage, cohort: Cohort) -> None:
     await cohort.share()
 
@@ -228,8 +148,7 @@ async def test_in_a_queue_a_higher_priority_stops_a_lower_one(stage: Stage, coho
 
 async def test_fair_shares_are_brought_about_where_the_queue_may(stage: Stage, cohort: Cohort) -> None:
     """Nobody has anything of his own: the pool of the cohort is shared."""
-    pool = {"metadata": {"name": cohort.name}, "spec": {"quota": {"resources": {"cpu": "2"}}}}
-    await stage.management.create(COHORTS, {"apiVersion": COHORTS.api_version, "kind": COHORTS.kind, **pool})
+    await cohort.pool("2")
     await cohort.share(own="0", preempts=["FairShare"])
     async with stage.dispatcher():
         borrowers = await cohort.b_borrows()
@@ -266,6 +185,7 @@ async def test_what_a_queue_may_not_borrow_is_not_taken_until_it_may(stage: Stag
             await stage.finish(name)
 
 
+@pytest.mark.real_server
 async def test_a_queue_that_is_drained_gives_everything_back_and_goes_on_when_it_is_released(
     stage: Stage, cohort: Cohort
 ) -> None:
@@ -297,6 +217,7 @@ async def test_a_queue_that_is_held_goes_on_with_what_runs_and_starts_nothing(st
             await stage.finish(name)
 
 
+@pytest.mark.real_server
 async def test_indexes_that_have_finished_give_their_quota_back(stage: Stage, cohort: Cohort) -> None:
     """Two of two indexes run; when one is done, a Job of the same queue gets its cpu."""
     await stage.set_queue(quota={"resources": {"cpu": "2"}})

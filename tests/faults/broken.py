@@ -7,6 +7,9 @@ does not matter here.
 
 import contextlib
 import sys
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 from faults import child  # first: it replaces the clocks
@@ -124,6 +127,67 @@ def growth_not_asked_for() -> None:
     vars(decide)["reservation"] = generous
 
 
+def _queues_read_as(change: Callable[[str, Any], Any]) -> None:
+    """The dispatcher takes queues for others than they are: `change` is given the name and the spec."""
+    from multimirror.api import MirrorQueueSpec  # noqa: PLC0415
+
+    read = MirrorQueueSpec.read
+
+    def misread(obj: Json) -> MirrorQueueSpec:
+        spec: MirrorQueueSpec = change(obj["metadata"]["name"], read(obj))
+        return spec
+
+    MirrorQueueSpec.read = misread  # type: ignore[method-assign]
+
+
+def borrowing_not_limited() -> None:
+    """Nobody looks at what a queue may borrow."""
+    _queues_read_as(lambda _, spec: replace(spec, quota=replace(spec.quota, borrow={})))
+
+
+def lending_not_limited() -> None:
+    """Nobody looks at what a queue lends."""
+    _queues_read_as(lambda _, spec: replace(spec, quota=replace(spec.quota, lend={})))
+
+
+def own_quota_not_known() -> None:
+    """What is the second queue's is taken for the first one's."""
+
+    def moved(name: str, spec: Any) -> Any:
+        own = sum(spec.quota.resources.values()) if name.endswith("-b") else Decimal(-1)
+        return replace(spec, quota=replace(spec.quota, resources={"cpu": Decimal(0) if own >= 0 else Decimal(2)}))
+
+    _queues_read_as(moved)
+
+
+def run_times_not_known() -> None:
+    """Nobody is given time to run."""
+    _queues_read_as(lambda _, spec: replace(spec, min_runtime=0.0))
+
+
+def capacity_not_known() -> None:
+    """Workers are given as many Jobs as there are."""
+    from multimirror.api import WorkerClusterSpec  # noqa: PLC0415
+
+    read = WorkerClusterSpec.read
+    WorkerClusterSpec.read = lambda obj: replace(read(obj), capacity=None)  # type: ignore[method-assign]
+
+
+def pods_not_waited_for() -> None:
+    """Who is stopped for others is taken from its worker at once."""
+    from multimirror.reconcile import decide  # noqa: PLC0415
+
+    taken_away = vars(decide)["taken_away"]
+    vars(decide)["take_back"] = lambda _obj, state, copy, *_: taken_away(state.kind, copy.worker)
+
+
+def stops_not_counted() -> None:
+    """Nobody knows how often a Job was stopped."""
+    from multimirror.kinds import preempted  # noqa: PLC0415
+
+    vars(preempted)["_COUNTED"] = frozenset()
+
+
 _MUTATIONS = (
     assignment_not_stored,
     orphans_before_sync,
@@ -132,6 +196,13 @@ _MUTATIONS = (
     labels_prove_it,
     no_budgets,
     growth_not_asked_for,
+    borrowing_not_limited,
+    lending_not_limited,
+    own_quota_not_known,
+    run_times_not_known,
+    capacity_not_known,
+    pods_not_waited_for,
+    stops_not_counted,
 )
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from faults.copies import finished_jobs_start_nothing, one_copy_at_a_time
+from faults.copies import finished_jobs_start_nothing, nothing_stays, one_copy_at_a_time
 from faults.fencing import never_in_two_places
 from faults.plan import Fault
 from faults.record import Exchange, Record, Seen, Struck
@@ -29,10 +29,12 @@ class Story:
         self.record.seen.append(Seen(at, "management", "MODIFIED", "Job", job))
         return self
 
-    def copy(self, at: float, worker: str, attempt: int = 1, *, held_up_since: float | None = None) -> "Story":
+    def copy(
+        self, at: float, worker: str, attempt: int = 1, *, held_up_since: float | None = None, uid: str = ""
+    ) -> "Story":
         """A copy appears; where it was held up, the request for it was sent then."""
         labels = {ORIGIN_LABEL: "here", ORIGIN_UID_LABEL: "original", ATTEMPT_LABEL: str(attempt)}
-        metadata = {**_metadata(f"copy-{attempt}", f"{at:g}"), "labels": labels}
+        metadata = {**_metadata(uid or f"copy-{attempt}", f"{at:g}"), "labels": labels}
         self.record.seen.append(Seen(at, worker, "ADDED", "Job", {"metadata": metadata, "spec": {}}))
         if held_up_since is not None:
             call = Call("create", "jobs", "team", "", "", {})
@@ -41,9 +43,9 @@ class Story:
             self.record.exchanges.append(sent)
         return self
 
-    def removed(self, at: float, worker: str, attempt: int = 1) -> "Story":
+    def removed(self, at: float, worker: str, uid: str = "copy-1") -> "Story":
         """That copy is gone."""
-        found = next(seen for seen in self.record.seen if seen.uid == f"copy-{attempt}")
+        found = next(seen for seen in self.record.seen if seen.uid == uid)
         self.record.seen.append(Seen(at, worker, "DELETED", "Job", found.object))
         return self
 
@@ -151,6 +153,31 @@ def test_after_the_end(story: Story, violations: int) -> None:
 )
 def test_two_copies(story: Story, violations: int) -> None:
     assert len(list(one_copy_at_a_time(story.record, RULES))) == violations
+
+
+@pytest.mark.parametrize(
+    ("story", "violations"),
+    [
+        pytest.param(Story().copy(1, "w1").ended(10), 1, id="it stays"),
+        pytest.param(Story().copy(1, "w1").ended(10).removed(11, "w1"), 0, id="it goes"),
+        pytest.param(
+            Story().copy(5, "w1", uid="known").removed(8, "w1", "known").copy(9, "w1", held_up_since=1).ended(10),
+            0,
+            id="its request was held up, and the copy that was made meanwhile is gone",
+        ),
+        pytest.param(
+            Story().copy(5, "w1", uid="known").removed(8, "w1", "known").copy(9, "w1").ended(10), 1, id="not held up"
+        ),
+        pytest.param(Story().copy(9, "w1", held_up_since=1).ended(10), 1, id="it is the only one"),
+        pytest.param(
+            Story().copy(5, "w1", 2).removed(8, "w1", "copy-2").copy(9, "w1", held_up_since=1).ended(10),
+            1,
+            id="the other one was of another attempt",
+        ),
+    ],
+)
+def test_what_stays(story: Story, violations: int) -> None:
+    assert len(list(nothing_stays(story.record, RULES))) == violations
 
 
 CUT_OFF = "partition"

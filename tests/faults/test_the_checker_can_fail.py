@@ -89,8 +89,9 @@ def a_write(time: float, client: str, cluster: str, resource: str = "jobs", **mo
     return Exchange(time, client, cluster, call, status=200, told=200, answered=time, **more)
 
 
-TERMS = [a_lease(1.0, 10, "dispatcher-1_1"), a_lease(9.0, 20, "dispatcher-2_1")]
+TERMS = [a_lease(1.0, 10, "dispatcher-1_1"), a_lease(9.0, 20, "dispatcher-2_1"), a_lease(12.0, 30, "")]
 RENEWAL = a_write(8.0, "dispatcher-2", MANAGEMENT, "leases", version="20")
+RELEASE = a_write(11.9, "dispatcher-2", MANAGEMENT, "leases", version="30")
 
 
 @pytest.mark.parametrize(
@@ -105,13 +106,16 @@ RENEWAL = a_write(8.0, "dispatcher-2", MANAGEMENT, "leases", version="20")
         pytest.param(
             a_write(7.0, "dispatcher-1", MANAGEMENT, version="25", fault="delay"), False, id="held up on its way"
         ),
+        pytest.param(a_write(11.8, "dispatcher-2", MANAGEMENT, version="31"), False, id="on its way at the release"),
+        pytest.param(a_write(12.1, "dispatcher-2", MANAGEMENT, version="31"), True, id="after its own release"),
+        pytest.param(a_write(11.8, "dispatcher-1", MANAGEMENT, version="31"), True, id="at another's release"),
         pytest.param(a_write(9.5, "jobs", "worker-1", version="5"), False, id="another controller"),
         pytest.param(a_write(0.5, "dispatcher", MANAGEMENT, version="9"), False, id="one that works alone"),
         pytest.param(a_write(9.5, "dispatcher", MANAGEMENT, version="21"), True, id="one that thinks it works alone"),
     ],
 )
 def test_a_write_by_one_who_does_not_lead_is_caught(write: Exchange, broken: bool) -> None:
-    record = Record(exchanges=[RENEWAL, write], seen=list(TERMS))
+    record = Record(exchanges=[RENEWAL, RELEASE, write], seen=list(TERMS))
     assert bool(list(leaders_alone_write(record, Rules()))) is broken
 
 

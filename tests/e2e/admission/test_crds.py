@@ -176,7 +176,7 @@ async def test_every_example_in_the_documents_is_accepted_as_it_is(server: Serve
             "WorkerCluster",
             {"kubeconfig": SECRET, "capacity": {"mode": "Guess"}},
             "spec.capacity.mode",
-            'supported values: "Auto", "Declared"',
+            'supported values: "Auto", "Free", "Declared"',
         ),
         (
             "WorkerCluster",

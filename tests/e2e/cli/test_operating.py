@@ -205,6 +205,21 @@ def test_a_cluster_that_caps_tokens_is_asked_for_one_that_lasts_only_if_that_is_
     assert now(operator, "worker-1", SECRETS, "multimirror-token", SYSTEM) is None
 
 
+def test_all_pods_are_shown_to_us_only_where_that_is_asked_for_and_leave_takes_it_back(operator: Operator) -> None:
+    operator.joined("solo", "worker-1", "--all-namespaces")
+    binding = resources.CLUSTER_ROLE_BINDINGS, "multimirror-worker-pods"
+    assert now(operator, "worker-1", *binding) is None
+    answer = operator.says("join", "solo", "--kubeconfig", operator.worker(), "--free-capacity")
+    assert answer.code == 0, answer
+    assert "may list the pods of all namespaces there, other tenants' among them" in answer.out + answer.err
+    assert now(operator, "worker-1", *binding) is not None
+    cluster = now(operator, "management", WORKER_CLUSTERS, "solo")
+    assert cluster is not None
+    assert cluster["spec"]["capacity"] == {"mode": "Free"}
+    assert operator.says("leave", "solo", "--cleanup", "--kubeconfig", operator.worker()).code == 0
+    assert now(operator, "worker-1", *binding) is None
+
+
 @embedded_only
 def test_the_management_cluster_is_not_joined_by_mistake(operator: Operator) -> None:
     answer = operator.says("join", "self", "--kubeconfig", operator.management, "--all-namespaces")

@@ -59,3 +59,12 @@ def test_the_account_may_delete_the_secrets_of_its_tokens_and_no_others() -> Non
         {"apiGroups": [""], "resources": ["secrets"], "resourceNames": list(slots.names), "verbs": ["delete"]}
     ]
     assert binding["roleRef"]["name"] == role["metadata"]["name"] == f"multimirror-tokens-{slots.key}"
+
+
+def test_room_node_by_node_takes_the_right_to_list_pods_and_no_other_and_is_not_given_unasked() -> None:
+    role, binding = manifest("worker/free-capacity.yaml")
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
+    assert binding["kind"] == "ClusterRoleBinding"
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    bound = {each["roleRef"]["name"] for each in manifest("worker/worker.yaml") if each["kind"] == "ClusterRoleBinding"}
+    assert role["metadata"]["name"] not in bound

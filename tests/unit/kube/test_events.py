@@ -121,6 +121,55 @@ async def test_an_event_that_was_refused_does_not_stop_the_next(server: Server, 
     assert len(server.seen[1].json["message"]) == 1024
 
 
+@pytest.mark.parametrize("code", [429, 500, 503])
+@virtual_time
+async def test_an_event_that_a_busy_server_does_not_take_is_sent_again_and_others_meanwhile(code: int) -> None:
+    async with running() as server, Client(server.connection()) as client:
+        is_busy = True
+
+        async def answer(seen: Seen, wire: Wire) -> None:
+            refused = is_busy and seen.json["involvedObject"]["name"] == "a"
+            await wire.answer(code, status(code, "Busy", "later")) if refused else await wire.answer(201, {})
+            taken.extend([] if refused else [seen.json["involvedObject"]["name"]])
+
+        taken: list[str] = []
+        server.then(answer)
+        async with recorder(client) as events:
+            events.event(a_thing("a"), "Waits", "No room")
+            events.event(a_thing("b"), "Waits", "No room")
+            await asyncio.sleep(20)
+            assert taken == ["b"]
+            is_busy = False
+            await asyncio.sleep(60)
+        assert taken == ["b", "a"]
+
+
+@virtual_time
+async def test_an_event_that_nobody_takes_for_long_is_given_up() -> None:
+    async with running() as server, Client(server.connection()) as client:
+        server.then_answer(503, status(503, "ServiceUnavailable", "later"))
+        before = metrics.EVENTS_DROPPED.labels("worker-1", "error")._value.get()
+        async with recorder(client) as events:
+            events.event(a_thing("a"), "Waits", "No room")
+            await asyncio.sleep(3600)
+            tried = len(server.seen)
+            await asyncio.sleep(3600)
+            assert len(server.seen) == tried
+        assert metrics.EVENTS_DROPPED.labels("worker-1", "error")._value.get() == before + 1
+
+
+@virtual_time
+async def test_an_event_that_was_written_although_nobody_heard_of_it_is_not_written_twice() -> None:
+    async with running() as server, Client(server.connection()) as client:
+        server.then_answer(500, status(500, "InternalError", "written, perhaps"))
+        server.then_answer(409, status(409, "AlreadyExists", "it is there"))
+        async with recorder(client) as events:
+            events.event(a_thing("a"), "Waits", "No room")
+            await asyncio.sleep(600)
+        assert len({body["metadata"]["name"] for _, body in writes(server)}) == 1
+        assert len(server.seen) == 2
+
+
 @pytest.mark.parametrize(
     ("about", "annotations"),
     [

@@ -1,6 +1,7 @@
 """Who has what of the quota, and of whom: as the status of queues and cohorts tells it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from multimirror.api import CohortSpec, MirrorQueueSpec, Quota
+from multimirror.api import CohortSpec, MirrorQueueSpec, Preempts, Quota
 from multimirror.kinds.pod_sets import Amounts, nanos
 from multimirror.observe.fair_shares import Claim, dealt
 from multimirror.observe.quotas import Quotas, in_proportion
@@ -30,6 +31,10 @@ def a_queue(
     own: int | None = None, *, cohort: str | None = "c", weight: float = 1, jobs: int | None = None, **limits: int
 ) -> MirrorQueueSpec:
     return MirrorQueueSpec(cohort=cohort, weight=Fraction(weight), quota=a_quota(own, jobs=jobs, **limits))
+
+
+def reclaims(own: int) -> MirrorQueueSpec:
+    return replace(a_queue(own), preempts=frozenset({Preempts.RECLAIM}))
 
 
 def counted(
@@ -209,12 +214,21 @@ def conditions(quotas: Quotas, queue: str) -> dict[str, tuple[bool, str]]:
 
 
 def test_a_queue_that_borrows_says_how_much_of_what() -> None:
-    found = conditions(counted({"a": a_queue(16), "b": a_queue(16)}, {"a": 24}), "a")
+    found = conditions(counted({"a": a_queue(16), "b": reclaims(16)}, {"a": 24}), "a")
     assert found["Borrowing"] == (
         True,
-        "it uses 24 cpu, 16 its own. What is borrowed may be taken back at any time",
+        "it uses 24 cpu, 16 its own; 8 may be taken back at any time, by queue b first",
     )
     assert found["Overused"] == (False, "it uses no more than it may have")
+
+
+def test_who_takes_back_first_is_the_nearest_who_lends_most_and_may() -> None:
+    queues = {"a": a_queue(4), "b": reclaims(8), "c": a_queue(9), "d": reclaims(2)}
+    found = conditions(counted(queues, {"a": 12}), "a")
+    assert found["Borrowing"][1] == "it uses 12 cpu, 4 its own; 8 may be taken back at any time, by queue b first"
+    queues = {"a": a_queue(4), "c": a_queue(9)}
+    found = conditions(counted(queues, {"a": 12}), "a")
+    assert found["Borrowing"][1] == "it uses 12 cpu, 4 its own; 8 may be taken back at any time"
 
 
 @pytest.mark.parametrize(

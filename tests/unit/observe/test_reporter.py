@@ -34,8 +34,17 @@ def now() -> float:
 
 
 @asynccontextmanager
-async def reporting(api: Api, *, counted: bool = True) -> AsyncIterator[Reporter]:
-    reporter = Reporter(api.client, api.fleet, DispatcherOptions(report_seconds=5.0, contact_seconds=60.0), clock=now)
+async def reporting(
+    api: Api, *, counted: bool = True, told: list[tuple[str, str, str]] | None = None
+) -> AsyncIterator[Reporter]:
+    """`told`: is given what is told of objects, by name."""
+    options = DispatcherOptions(report_seconds=5.0, contact_seconds=60.0)
+
+    def tell(about: Json, reason: str, message: str) -> None:
+        if told is not None:
+            told.append((about["metadata"]["name"], reason, message))
+
+    reporter = Reporter(api.client, api.fleet, options, clock=now, tell=tell)
     task = asyncio.get_running_loop().create_task(reporter.run())
     if counted:
         reporter.counted()
@@ -532,6 +541,32 @@ async def test_borrowing_that_comes_and_goes_is_not_written_each_time() -> None:
         assert conditions(api.status(MIRROR_QUEUES, "a")) in (
             {"Ready": "True", "Borrowing": holds, "Overused": "False"} for holds in ("True", "False")
         )
+
+
+@virtual_time
+async def test_a_queue_that_begins_to_borrow_hears_so_once_and_not_again_after_a_restart() -> None:
+    api = sharing(a=4, b=2)
+    told: list[tuple[str, str, str]] = []
+    for _ in range(2):
+        async with reporting(api, told=told) as reporter:
+            await asyncio.sleep(WHILE)
+            for cpu in (14, 15, 14):
+                use(api, a=cpu)
+                reporter.wake()
+                await asyncio.sleep(WHILE)
+    assert told == [("a", "Borrowing", "it uses 14 cpu, 10 its own; 4 may be taken back at any time")]
+
+
+@virtual_time
+async def test_a_queue_that_borrows_now_and_then_hears_so_every_ten_minutes_at_most() -> None:
+    api = sharing(a=4, b=2)
+    told: list[tuple[str, str, str]] = []
+    async with reporting(api, told=told) as reporter:
+        for minute in range(31):
+            use(api, a=14 if minute % 2 else 4)
+            reporter.wake()
+            await asyncio.sleep(60)
+    assert len(told) == 3
 
 
 @virtual_time

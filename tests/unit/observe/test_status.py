@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from multimirror.api import mirror_queue_status, worker_clusters
+from multimirror.api import Hold, mirror_queue_status, worker_clusters
 from multimirror.batch import Json
 from multimirror.batch.times import format_time, utc_datetime
 from multimirror.observe.snapshot import MirrorQueueView, QueueHead, QueueOnWorker, WorkerClusterView
@@ -185,6 +185,14 @@ def test_the_status_of_a_worker_cluster(view: WorkerClusterView, before: Json, s
     assert before == untouched
 
 
+def test_which_clusters_were_in_its_place_is_written_along_with_which_one_is_there_now() -> None:
+    view = WorkerClusterView(name="w", state=WorkerState(connected=True, identity="c", former=("a", "b")))
+    found = worker_cluster_conditions(view, {}, NOW, contact_seconds=CONTACT_SECONDS)
+    assert (found["identity"], found["formerIdentities"]) == ("c", ["a", "b"])
+    unseen = WorkerClusterView(name="w", state=WorkerState())
+    assert "formerIdentities" not in worker_cluster_conditions(unseen, {}, NOW, contact_seconds=CONTACT_SECONDS)
+
+
 TAKEN = condition("Ready", "True", "Ready", "Jobs are taken")
 QUEUES = [
     pytest.param(
@@ -256,6 +264,41 @@ QUEUES = [
             "workers": [],
         },
         id="its spec cannot be read",
+    ),
+    pytest.param(
+        MirrorQueueView(name="q", hold=Hold.DRAIN),
+        {"conditions": [TAKEN, condition("Held", "True", "Hold", "before", -600)]},
+        {
+            "observedGeneration": 1,
+            "conditions": [
+                TAKEN,
+                condition(
+                    "Held",
+                    "True",
+                    "Drain",
+                    "nothing of it is placed, as spec.hold says, and what ran is taken back",
+                    -600,
+                ),
+            ],
+            "pending": 0,
+            "running": 0,
+            "finished": 0,
+            "workers": [],
+        },
+        id="drained after it was held: it is held since then",
+    ),
+    pytest.param(
+        MirrorQueueView(name="q"),
+        {"conditions": [TAKEN, condition("Held", "True", "Hold", "before", -600)]},
+        {
+            "observedGeneration": 1,
+            "conditions": [TAKEN],
+            "pending": 0,
+            "running": 0,
+            "finished": 0,
+            "workers": [],
+        },
+        id="held no more",
     ),
 ]
 

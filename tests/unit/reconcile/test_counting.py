@@ -236,6 +236,14 @@ def test_while_its_user_keeps_it_suspended_nothing_happens_to_it() -> None:
     assert not [action for action in decided(job, stopped(a_copy("w1"))) if isinstance(action, Unassign | SyncCopy)]
 
 
+def test_a_copy_that_was_just_resumed_is_not_taken_for_stopped_because_it_was_before() -> None:
+    job, copy = a_job().asking("3900m").on("w1").asking("1m"), a_copy("w1").stopping(0).resumed()
+    mirrored = JOB.mirror(job.job, copy.job["status"])
+    assert isinstance(mirrored, dict | None)
+    job.job["status"] = mirrored or copy.job["status"]
+    assert decided(job, copy) == [], "suspended again, it would say of itself what it said before"
+
+
 def test_no_copy_is_made_of_a_template_that_was_not_counted() -> None:
     (action,) = decided(a_job().asking("1m").on("w1").asking("3900m"))
     assert isinstance(action, Unassign)

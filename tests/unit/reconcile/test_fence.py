@@ -1,5 +1,6 @@
 """The fence: what a copy's deadline is, whose end it brought about, and that no Job ever runs in two places."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -142,6 +143,16 @@ def test_a_suspended_copy_is_resumed_with_a_fresh_fence_and_only_when_its_worker
     assert "suspend" not in synced(decided(fenced(), copy)), "its worker still counts from the old start"
     copy.job["status"]["conditions"] = [{"type": "Suspended", "status": "True"}]
     assert synced(decided(fenced(), copy)) == {"suspend": False, "activeDeadlineSeconds": TIMEOUT}
+
+
+@pytest.mark.parametrize("job", [fenced, lambda: a_job().on("w1")], ids=["fenced", "without a fence"])
+def test_a_copy_that_was_resumed_is_suspended_again_only_when_its_worker_has_noticed_that(
+    job: Callable[[], Builder],
+) -> None:
+    copy = a_copy("w1").stopping(0).resumed()
+    assert "suspend" not in synced(decided(job().suspended(), copy)), "what it says is of the first suspension"
+    copy.job["status"]["conditions"][0]["status"] = "False"
+    assert synced(decided(job().suspended(), copy.started()))["suspend"] is True
 
 
 # --- whose end it was -------------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from multimirror.kinds import JOB, is_held
 from multimirror.kinds.preempted import Preemption, preemption_patch, resumption_patch, unassignment_patch
 from multimirror.reconcile.actions import DeleteCopy, PatchStatus, Preempt, Requeue, SyncCopy, Tell, Unassign
 from multimirror.reconcile.decide import decide
-from multimirror.reconcile.state import Policy, policy_of
+from multimirror.reconcile.state import Policy, StoppingPods, policy_of
 from multimirror.workers.state import Contact
 from tests.unit.reconcile.builders import NOW, Builder, CopyBuilder, a_copy, a_job
 from tests.unit.reconcile.test_decide import kinds, lost, state
@@ -82,11 +82,20 @@ CASES = [
         a_victim(),
         a_copy("w1").stopping(2),
         "Requeue",
+        "AskStopping",
+        "Requeue",
         "PatchStatus",
         shown=False,
         id="that it stops is mirrored",
     ),
-    case(a_victim(), a_copy("w1").stopping(2), "Requeue", id="pods that are on their way out are waited for"),
+    case(
+        a_victim(),
+        a_copy("w1").stopping(2),
+        "Requeue",
+        "AskStopping",
+        "Requeue",
+        id="pods that are on their way out are waited for, and asked for",
+    ),
     case(
         a_victim(),
         a_copy("w1").stopping(0),
@@ -106,9 +115,14 @@ CASES = [
     case(
         a_victim(),
         a_copy("w1").stopping(0).resumed(),
-        "SyncCopy",
         "Requeue",
-        id="a copy that somebody resumed on its worker is suspended again, and not taken for stopped",
+        id="a copy that was resumed and still says that it is suspended may be starting: it has to notice first",
+    ),
+    case(
+        a_victim(ago=91),
+        a_copy("w1").stopping(0, ago=120).resumed(),
+        "Tell",
+        id="one that does not notice for long is not taken for stopped, nor deleted: it is told",
     ),
     case(
         a_victim(),
@@ -172,6 +186,22 @@ CASES = [
     case(a_victim().deleting(), a_copy("w1").started(), "DeleteCopy w1", id="one that is deleted is deleted"),
     # --- no copy
     case(a_job().on("w1").marked(), None, "Unassign", id="no copy is made any more"),
+    case(
+        a_job().on("w1").marked(),
+        None,
+        "CreateCopy w1",
+        asked=True,
+        id="a copy that was asked for, and may come at any time, is made: then it can be seen, and stopped",
+    ),
+    case(
+        a_job().on("w1").marked(),
+        None,
+        "Unassign",
+        asked=True,
+        refusals={"w1": "no"},
+        id="one that its worker has refused does not come",
+    ),
+    case(a_victim(), None, "Unassign", asked=True, id="one that has run, and is not there, is gone"),
     case(a_victim(), None, "Unassign", id="a copy that somebody deleted is gone"),
     case(
         a_victim(),
@@ -197,6 +227,7 @@ CASES = [
         a_victim(ago=91).spec(template={"spec": {"containers": [], "terminationGracePeriodSeconds": 600}}),
         a_copy("w1").stopping(1, ago=91),
         "Requeue",
+        "Requeue",
         id="they may take as long as they say",
     ),
     case(
@@ -215,6 +246,8 @@ CASES = [
     case(
         a_victim(ago=900),
         a_copy("w1").stopping(1, ago=900),
+        "Requeue",
+        "AskStopping",
         "Requeue",
         contacts={"w1": Contact(connected=True, outages=((NOW - 800, NOW - 30),))},
         id="while a worker is away nothing counts",
@@ -289,11 +322,15 @@ CASES = [
         "Tell",
         "NoteResumed",
         "Requeue",
+        "AskStopping",
+        "Requeue",
         id="a user who resumes it hears that it is moved all the same",
     ),
     case(
         a_victim().resumed().noted_as_resumed(),
         a_copy("w1").stopping(1),
+        "Requeue",
+        "AskStopping",
         "Requeue",
         id="once",
     ),
@@ -402,7 +439,15 @@ DRAINED = policy_of(MirrorQueueSpec(hold=Hold.DRAIN))
             contacts={"w1": lost(5)},
             id="and what a lost worker has",
         ),
-        case(a_victim(), a_copy("w1").stopping(1), "Requeue", policy=DRAINED, id="once"),
+        case(
+            a_victim(),
+            a_copy("w1").stopping(1),
+            "Requeue",
+            "AskStopping",
+            "Requeue",
+            policy=DRAINED,
+            id="once",
+        ),
         case(a_job(), None, "Enqueue", policy=DRAINED, id="what waits is the scheduler's"),
         case(
             a_job().on("w1").started(),
@@ -550,3 +595,53 @@ def test_the_status_that_was_shown_last_is_the_copy_s() -> None:
     (found, _) = decide(state(a_victim(), copy))
     assert isinstance(found, PatchStatus)
     assert found.status["failed"] == 2
+
+
+# --- pods that are asked for ------------------------------------------------------------------------------------------
+
+
+def stopping(ago: float, **status: Any) -> CopyBuilder:
+    """A copy of which one pod is on its way out, since so many seconds."""
+    copy = a_copy("w1").stopping(1, ago=ago)
+    copy.job["status"] |= status
+    return copy
+
+
+def pods(ago: float, *, there: bool, seen: bool = True, copy: str = "copy-w1-1") -> StoppingPods:
+    return StoppingPods(copy, NOW - ago, there, seen)
+
+
+@pytest.mark.parametrize(
+    ("known", "ago", "asks", "again"),
+    [
+        pytest.param(None, 0.0, True, 0.25, id="they are asked for at once"),
+        pytest.param(pods(0.1, there=True), 1.0, False, 0.15, id="not again at once"),
+        pytest.param(pods(0.3, there=True), 1.0, True, 0.25, id="again after a while"),
+        pytest.param(pods(0.3, there=True), 4.0, False, 0.5, id="the longer they take, the more seldom"),
+        pytest.param(pods(2.0, there=True), 9.0, False, 21.25, id="not while their status is as soon"),
+        pytest.param(pods(20.0, there=True), 30.0, True, 0.25, id="again when they are killed"),
+        pytest.param(pods(0.0, there=False, seen=False), 2.0, False, 88.0, id="none was ever seen: its status counts"),
+        pytest.param(pods(0.0, there=False, copy="other"), 0.0, True, 0.25, id="those were of another copy"),
+    ],
+)
+def test_pods_that_stop_are_asked_for(known: StoppingPods | None, ago: float, *, asks: bool, again: float) -> None:
+    copy = stopping(ago)
+    found = decide(state(showing(a_victim(ago), copy), copy, stopping=known))
+    assert ("AskStopping" in kinds(found)) == asks
+    assert min(each.seconds for each in found if isinstance(each, Requeue)) == pytest.approx(again)
+
+
+def test_when_none_of_the_pods_is_left_that_were_there_it_has_stopped_whatever_its_status_counts() -> None:
+    copy = stopping(2.0)
+    assert kinds(decide(state(showing(a_victim(2.0), copy), copy, stopping=pods(0.0, there=False)))) == ["Unassign"]
+
+
+@pytest.mark.parametrize(
+    "status",
+    [{"active": 1}, {"uncountedTerminatedPods": {"succeeded": ["pod"]}}, {"conditions": []}],
+    ids=["one runs", "one stands in no counter yet", "the suspension was not noticed"],
+)
+def test_what_a_copy_says_of_itself_has_to_be_final_whatever_pods_are_there(status: Json) -> None:
+    job, copy = a_victim(2.0), stopping(2.0, **status)
+    found = kinds(decide(state(showing(job, copy), copy, stopping=pods(0.0, there=False))))
+    assert not {"Unassign", "AskStopping"} & set(found)

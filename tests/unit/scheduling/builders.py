@@ -8,9 +8,10 @@ from multimirror.api import MirrorQueueSpec, WorkerClusterSpec
 from multimirror.kinds.kind import Ref
 from multimirror.kinds.pod_sets import nanos
 from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
-from multimirror.scheduling.order import Waiting
-from multimirror.scheduling.plan import Placed, Step, plan
+from multimirror.scheduling.decisions import Placed, Step
+from multimirror.scheduling.plan import plan
 from multimirror.scheduling.usage import Reservation, UsageCache
+from multimirror.scheduling.waiting import Waiting
 from multimirror.workers import WorkerState
 
 READY = WorkerState(connected=True)

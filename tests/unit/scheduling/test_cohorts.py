@@ -9,10 +9,12 @@ from multimirror.api import CohortSpec, MirrorQueueSpec
 from multimirror.kinds.pod_sets import nanos
 from multimirror.kinds.reserved import Reserved, ReservedPods
 from multimirror.scheduling.candidates import Candidate, Growth
-from multimirror.scheduling.order import QUANTUM, Waiting
-from multimirror.scheduling.plan import Step, plan
+from multimirror.scheduling.decisions import Step
+from multimirror.scheduling.order import QUANTUM
+from multimirror.scheduling.plan import plan
 from multimirror.scheduling.shared_quota import quota_tree
 from multimirror.scheduling.usage import Reservation, UsageCache
+from multimirror.scheduling.waiting import Waiting
 from tests.unit.scheduling.builders import a_candidate, placed, queue, ref, where, worker
 
 ROOMY = worker("w1", capacity=1000)
@@ -97,7 +99,8 @@ def test_the_queues_own_limit_is_named_where_that_is_what_is_short() -> None:
     steps = decided([job("x", A, 2)], {A: member(4, borrow=3), B: member(60)}, using(a=6))
     assert reason(steps, "x") == (
         "QuotaExceeded",
-        "it asks for 2 cpu. Queue a has 1 left: own 4 all used, 2 more borrowed of at most 3",
+        "it asks for 2 cpu. Queue a has 1 left: own 4 all used, 2 more borrowed of at most 3. Raise quota.borrow to "
+        "let it have more",
     )
 
 
@@ -123,7 +126,7 @@ def test_a_cohort_inside_another_one_is_named_where_its_limit_is_what_is_short()
 
 def test_the_number_of_jobs_is_a_limit_that_is_never_borrowed() -> None:
     steps = decided([job("x", A)], {A: member(4, jobs=1), B: member(9, jobs=9)}, using(a=1))
-    assert reason(steps, "x") == ("QuotaExceeded", "queue a runs 1 Jobs, as many as its quota allows")
+    assert reason(steps, "x") == ("QuotaExceeded", "queue a runs 1 Job, as many as its quota allows (quota.jobs)")
 
 
 def test_cohorts_that_are_each_others_parents_place_nothing_and_say_so() -> None:

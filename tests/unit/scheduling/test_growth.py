@@ -11,7 +11,7 @@ from multimirror.kinds.pod_sets import nanos
 from multimirror.kinds.reserved import Reserved, ReservedPods, reserved_of
 from multimirror.scheduling.assignments import Assignments
 from multimirror.scheduling.candidates import Candidate, Growth, WorkerSnapshot
-from multimirror.scheduling.order import Waiting
+from multimirror.scheduling.waiting import Waiting
 from multimirror.workers import WorkerState
 from tests.unit.reconcile.builders import a_job
 from tests.unit.scheduling.builders import a_candidate, planned, queue, ref, used, where, why, worker

@@ -7,17 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from multimirror.scheduling.candidates import Candidate
-from multimirror.scheduling.order import (
-    FRONT,
-    QueueOrder,
-    Waiter,
-    Waiting,
-    WaitingSnapshot,
-    in_order,
-    position_of,
-)
+from multimirror.scheduling.order import FRONT, QueueOrder, in_order
 from multimirror.scheduling.plan import plan
 from multimirror.scheduling.usage import Reservation, UsageCache, UsageSums
+from multimirror.scheduling.waiting import Waiter, Waiting, WaitingSnapshot, position_of
 from tests.unit.scheduling.builders import TWO, a_candidate, placed, planned, queue, ref, used, where, worker
 
 

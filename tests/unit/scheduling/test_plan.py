@@ -9,9 +9,10 @@ import pytest
 
 from multimirror.kinds.pod_sets import nanos
 from multimirror.scheduling.candidates import WorkerSnapshot
-from multimirror.scheduling.order import Waiting
-from multimirror.scheduling.plan import Waits, plan
+from multimirror.scheduling.decisions import Waits
+from multimirror.scheduling.plan import plan
 from multimirror.scheduling.usage import UsageSums
+from multimirror.scheduling.waiting import Waiting
 from multimirror.workers import WorkerState
 from tests.unit.scheduling.builders import TWO, a_candidate, planned, queue, used, where, why, worker
 

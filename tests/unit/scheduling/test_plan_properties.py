@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from multimirror.api import MirrorQueueSpec
 from multimirror.kinds.pod_sets import amounts_of
 from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
-from multimirror.scheduling.order import Waiting
-from multimirror.scheduling.plan import Placed, Step, Waits, plan
+from multimirror.scheduling.decisions import Placed, Step, Waits
+from multimirror.scheduling.plan import plan
 from multimirror.scheduling.usage import Reservation, UsageCache, UsageSums
+from multimirror.scheduling.waiting import Waiting
 from multimirror.workers import WorkerState
 from tests.unit.scheduling.builders import a_candidate, queue, ref, worker
 

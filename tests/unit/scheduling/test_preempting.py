@@ -8,11 +8,12 @@ import pytest
 from multimirror.api import MirrorQueueSpec
 from multimirror.kinds.pod_sets import nanos
 from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
-from multimirror.scheduling.order import Waiting
-from multimirror.scheduling.plan import Preempts, Step, plan
+from multimirror.scheduling.decisions import Preempts, Step
+from multimirror.scheduling.plan import plan
 from multimirror.scheduling.preempting import Awaited, RunningState
 from multimirror.scheduling.running import RunningJob, RunningJobs
 from multimirror.scheduling.usage import Reservation, UsageCache
+from multimirror.scheduling.waiting import Waiting
 from tests.unit.scheduling.builders import a_candidate, placed, ref, worker
 from tests.unit.scheduling.test_cohorts import member, reason
 
@@ -43,7 +44,9 @@ class Scene:
         self.waiting.append(candidate)
         return candidate
 
-    def stopped_for(self, candidate: Candidate, *jobs: RunningJob, worker: str | None = "w1", gone: int = 0) -> None:
+    def stopped_for(
+        self, candidate: Candidate, *jobs: RunningJob, worker: str | None = "w1", gone: tuple[str, ...] = ()
+    ) -> None:
         """Those are being stopped for it."""
         self.leaving += jobs
         self.running = [job for job in self.running if job not in jobs]
@@ -96,6 +99,30 @@ def test_nobody_is_stopped_for_one_that_has_just_come() -> None:
     assert (step.decision.reason, step.decision.again) == ("CohortFull", 1_798_761_606.0)
 
 
+def test_what_became_free_is_for_the_one_whose_victims_are_gone() -> None:
+    scene = Scene({A: member(2), B: member(2), "c": member(0)})
+    first, due = scene.waits("early", A, 1), scene.waits("late", B, 2)
+    scene.stopped_for(first, scene.runs("c1", "c", 2))
+    scene.stopped_for(due, gone=("team/c2",))
+    steps = scene.steps()
+    assert placed(steps) == ["late"]
+    assert reason(steps, "early")[0] == "WaitsForVictims", "those that are stopped for it are there still"
+
+
+def test_nobody_of_the_queue_takes_the_own_quota_that_one_waits_for_which_may_not_borrow() -> None:
+    scene = Scene({A: member(2, preempts=["Priority"]), B: member(4)})
+    first = scene.waits("x", A, 2, priority=2, preemptible=False)
+    scene.stopped_for(first, scene.runs("a1", A, 2))
+    scene.waits("later", A, 2)
+    scene.waits("other", B, 2)
+    steps = scene.steps()
+    assert placed(steps) == ["other"]
+    assert reason(steps, "x")[0] == "WaitsForVictims"
+    assert reason(steps, "later")[1].startswith(
+        "2 cpu are left for queue a, but only 0 of that are not kept for Jobs that come first, and it asks for 2"
+    )
+
+
 def test_a_queue_that_may_not_stops_nobody() -> None:
     scene = Scene({A: member(4, preempts=[]), B: member(2)})
     scene.runs("b1", B, 6)
@@ -142,7 +169,8 @@ def test_one_that_has_not_run_long_enough_is_left_alone_and_the_pass_looks_again
     (step,) = scene.steps()
     assert (step.decision.reason, step.decision.again) == ("Protected", NOW + 540)
     assert str(step.decision) == (
-        "team/b1 could make room, but has not run as long as minRuntime of the queue says; again in 540 s"
+        "team/b1 could make room, but has run 60 s of the 10 min that minRuntime of queue b gives it; again in 9 min, "
+        "at 2027-01-01T00:10:40Z"
     )
 
 
@@ -158,13 +186,13 @@ def test_one_that_must_not_be_stopped_is_not_and_its_lender_hears_so() -> None:
 def test_one_that_waits_for_its_victims_stops_nobody_else_and_says_for_whom_it_waits() -> None:
     scene = lent()
     waiting = scene.waits("x", A, 2)
-    scene.stopped_for(waiting, scene.running[0], gone=1)
+    scene.stopped_for(waiting, scene.running[0], gone=("team/b0",))
     steps = scene.steps()
     assert stops(steps) == {}
     found, words = reason(steps, "x")
     assert found == "WaitsForVictims"
     assert words.startswith("1 Job is being stopped for it to run on worker w1, since ")
-    assert words.endswith(": team/b1; 1 gone already")
+    assert words.endswith(": team/b1 and team/b0 (gone)")
 
 
 def test_what_the_victims_free_is_for_the_one_that_they_were_stopped_for() -> None:
@@ -174,7 +202,7 @@ def test_what_the_victims_free_is_for_the_one_that_they_were_stopped_for() -> No
     waiting = scene.waits("xxxx", A, 2)
     for name, queue in (("b", B), ("aa", A), ("ccc", "c")):
         scene.waits(name, queue, 2, priority=9)
-    scene.stopped_for(waiting, gone=1)
+    scene.stopped_for(waiting, gone=("team/b0",))
     assert placed(scene.steps()) == ["xxxx"]
 
 
@@ -230,3 +258,18 @@ def test_a_pass_stops_no_more_than_it_may() -> None:
         scene.runs(f"b{number}", B, 1)
         scene.waits(f"x{number}", f"q{number}", 1)
     assert len(stops(scene.steps())) == 20
+
+
+@pytest.mark.parametrize("on", ["w1", "w2"])
+def test_one_that_is_never_stopped_takes_the_own_quota_of_lower_ones_though_there_is_room_and_something_to_borrow(
+    on: str,
+) -> None:
+    queues = {A: member(1), B: member(3, preempts=["Priority"], maxPriority=9)}
+    scene = Scene(queues, worker("w1", capacity=3), worker("w2", capacity=2))
+    scene.runs("high", B, 2, worker="w1" if on == "w2" else "w2", priority=5)
+    scene.runs("low", B, 1, worker=on)
+    scene.waits("firm", B, 1, priority=5, preemptible=False)
+    assert stops(scene.steps()) == {"firm": ["low"]}
+    scene.waiting = []
+    scene.waits("equal", B, 1, preemptible=False)
+    assert stops(scene.steps()) == {}

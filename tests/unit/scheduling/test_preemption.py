@@ -481,6 +481,18 @@ class TestPassQuota:
         assert not quota.fits(self.preemptor)
         assert quota.fits_later(self.preemptor)
 
+    def test_a_queue_loses_nothing_to_others_for_what_it_will_have_only_when_its_job_is_placed(self) -> None:
+        queues = {"a": queue(2), "b": queue(3, preempts=[RECLAIM])}
+        stays, waits = job("a1", "a", 1), Preemptor(uid="a2", queue="a", requests=of(2))
+        running = RunningJobs([stays, job("b1", "b", 1)])
+        usage = QuotaUsage(QuotaTree(queues), {"a": of(1), "b": of(3)})
+        quota = PassQuota(usage, [job("b2", "b", 2)], [waits])
+        asks = Preemptor(uid="b3", queue="b", requests=of(2), preempts=frozenset({RECLAIM}))
+        around = Surroundings(running=running.snapshot(), leaving={"b2"})
+        assert isinstance(quota.search(asks, around), NobodyToStop)
+        quota.place(waits)
+        assert victims(quota.search(asks, around)) == {"a1": "Reclaim"}
+
     def test_it_fits_as_soon_as_they_are_gone(self) -> None:
         quota = PassQuota(QuotaUsage(QuotaTree(self.queues)), (), [self.preemptor])
         assert quota.fits(self.preemptor)

@@ -1,251 +1,242 @@
-"""The properties of sharing (P1 to P14), over the whole planner, while Jobs come and go, pods take time to stop,
-workers are cordoned, quotas are edited and the dispatcher is started again. (P7, P8 and P12 are not looked at here.)
+"""The properties of sharing, P1 to P14, over a whole dispatcher (sharing_stories.py, sharing_checks.py).
 
-A few hundred stories in each run; MULTIMIRROR_SHARING_EXAMPLES asks for more. That they can fail is shown by
-planners that are broken on purpose (`MUTANTS`).
+More than two hundred stories in each run, always the same, half of them on dispatchers that are broken on purpose
+(sharing_mutants.py): each property is shown to fail on one. MULTIMIRROR_EXAMPLES=10000 asks for more, and new ones.
 """
 
+import logging
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
-from unittest import mock
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+import structlog
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import run_state_machine_as_test
 
-from multimirror.api import CohortSpec, MirrorQueueSpec
-from multimirror.scheduling import plan as planning
-from multimirror.scheduling import shared_quota
-from multimirror.scheduling.preempting import Preempting
-from multimirror.scheduling.preemption import _Search
-from multimirror.scheduling.quota import Node, QuotaUsage
-from multimirror.scheduling.sharing import PassQuota
-from multimirror.scheduling.usage import Usage
-from tests.unit.scheduling.fleet_model import Fleet, Job, a_fleet
+from multimirror.api.placement import cluster_of, preemptions_of
+from multimirror.batch.times import seconds_of
+from multimirror.kinds.pod_sets import nanos
+from multimirror.scheduling.preempting import WAIT_SECONDS
+from tests.unit.scheduling.reference_quota import Place
+from tests.unit.scheduling.sharing_mutants import MUTANTS, NO_CLAIMS, TOO_OFTEN, UNWEIGHTED
+from tests.unit.scheduling.sharing_stories import AMPLE, CPU, NAMES, Sharing, queues, trees
+from tests.unit.scheduling.sharing_told import STORIES, tell
+from tests.unit.scheduling.sharing_world import SharingWorld
 
-EXAMPLES: Final = int(os.environ.get("MULTIMIRROR_SHARING_EXAMPLES", "150"))
-FACTS: Final = frozenset({"NeverFits", "Held", "Draining", "Cycle"})
-"""Why a Job may wait for ever."""
-NAMES: Final = ("a", "b", "c")
-
-quantities = st.integers(0, 6)
-limits = st.sampled_from([None, None, None, 1, 3])
-policies = st.sampled_from(
-    [["Reclaim"], ["Reclaim", "Priority"], ["Reclaim", "FairShare", "Priority"], ["FairShare"], []]
-)
+Json = dict[str, Any]
+EXAMPLES: Final = int(os.environ.get("MULTIMIRROR_EXAMPLES", "0"))
+_EACH_RUN: Final = 120
+_PARTS: Final = 4
+"""They are told side by side, where tests are."""
+_A_PASS: Final = 2.0
+"""Seconds in which whatever is due is done: a pass, its writes, and that Job controllers notice them, twice."""
+_EVERYTHING: Final = ["Reclaim", "FairShare", "Priority"]
 
 
-waves = st.tuples(
-    st.sampled_from(NAMES), st.lists(st.tuples(st.integers(1, 4), st.integers(0, 3)), min_size=2, max_size=8)
-)
-
-
-def _quota(own: int, borrow: int | None, lend: int | None) -> dict[str, Any]:
-    parts = {"resources": own, "borrow": borrow, "lend": lend}
-    return {part: {"cpu": str(amount)} for part, amount in parts.items() if amount is not None}
-
-
-@st.composite
-def queues(draw: st.DrawFn) -> MirrorQueueSpec:
-    spec = {
-        "cohort": draw(st.sampled_from(["left", "right"])),
-        "quota": _quota(draw(quantities), draw(limits), draw(limits)),
-        "weight": draw(st.sampled_from([0, 1, 1, 2])),
-        "preempts": draw(policies),
-        "maxPriority": 3,
-        "minRuntime": draw(st.sampled_from(["0s", "0s", "60s"])),
-    }
-    return MirrorQueueSpec.read({"spec": spec})
-
-
-@st.composite
-def cohorts(draw: st.DrawFn) -> dict[str, CohortSpec]:
-    def one(parent: str | None) -> CohortSpec:
-        limited = parent is not None
-        quota = _quota(draw(quantities), draw(limits) if limited else None, draw(limits) if limited else None)
-        spec = {"quota": quota} | ({"parent": parent} if parent is not None else {})
-        return CohortSpec.read({"metadata": {"name": "x"}, "spec": spec})
-
-    below = draw(st.sampled_from(["root", None]))
-    return {"left": one(below), "right": one("root"), "root": one(None)}
-
-
-class Sharing(RuleBasedStateMachine):
-    fleet: Fleet
-
-    @initialize(
-        specs=st.tuples(queues(), queues(), queues()),
-        above=cohorts(),
-        capacities=st.lists(st.integers(6, 20), min_size=1, max_size=2),
-        waves=st.lists(waves, min_size=2, max_size=3),
-    )
-    def begin(
-        self,
-        specs: tuple[MirrorQueueSpec, ...],
-        above: dict[str, CohortSpec],
-        capacities: list[int],
-        waves: list[tuple[str, list[tuple[int, int]]]],
-    ) -> None:
-        """One queue after the other sends Jobs: the first ones borrow, and others want theirs back."""
-        self.fleet = a_fleet(dict(zip(NAMES, specs, strict=True)), above, capacities)
-        for queue, jobs in waves:
-            for cpu, priority in jobs:
-                self.fleet.submit(queue, cpu, priority)
-            self.run_pass(seconds=1)
-            self.run_pass(seconds=60)
-
-    @rule(
-        queue=st.sampled_from(NAMES),
-        cpu=st.integers(1, 4),
-        priority=st.integers(0, 3),
-        preemptible=st.integers(0, 9).map(bool),
-        number=st.integers(1, 5),
-    )
-    def submit(self, queue: str, cpu: int, priority: int, preemptible: bool, number: int) -> None:
-        for _ in range(number):
-            self.fleet.submit(queue, cpu, priority, preemptible=preemptible)
-            self.fleet.now += 1
-        self.run_pass(seconds=1)
-
-    @rule(seconds=st.sampled_from([1, 6, 6, 60]))
-    def run_pass(self, seconds: int) -> None:
-        self.fleet.now += seconds
-        self.fleet.run_pass()
-        self.check()
-
-    @rule(seconds=st.sampled_from([5, 20, 60, 700]))
-    def time_passes(self, seconds: int) -> None:
-        self.fleet.now += seconds
-
-    @precondition(lambda self: self.fleet.leaving())
-    @rule(data=st.data())
-    def pods_are_gone(self, data: st.DataObject) -> None:
-        self.fleet.pods_gone(data.draw(st.sampled_from(self.fleet.leaving())))
-
-    @precondition(lambda self: self.fleet.jobs)
-    @rule(data=st.data())
-    def one_ends(self, data: st.DataObject) -> None:
-        self.fleet.end(data.draw(st.sampled_from(list(self.fleet.jobs.values()))))
-
-    @rule(queue=st.sampled_from(NAMES), spec=queues())
-    def quota_is_edited(self, queue: str, spec: MirrorQueueSpec) -> None:
-        before = self.fleet.queues[queue]
-        self.fleet.queues[queue] = replace(spec, cohort=before.cohort, quota=spec.quota)
-        self.fleet.disturbed()
-
-    @rule(data=st.data(), cordoned=st.booleans())
-    def worker_comes_or_goes(self, data: st.DataObject, cordoned: bool) -> None:
-        name = data.draw(st.sampled_from(sorted(self.fleet.workers)))
-        before = self.fleet.workers[name]
-        self.fleet.workers[name] = replace(before, spec=replace(before.spec, cordoned=cordoned))
-        self.fleet.disturbed()
-
-    @rule()
-    def restart(self) -> None:
-        self.fleet.restart()
-
-    def check(self) -> None:
-        assert not self.fleet.violations, self.fleet.violations
-
-    def teardown(self) -> None:
-        """With nothing more from outside there is rest (P4); what can run does in the end (P9)."""
-        if not hasattr(self, "fleet"):
-            return
-        fleet = self.fleet
-        for name, each in fleet.workers.items():
-            fleet.workers[name] = replace(each, spec=replace(each.spec, cordoned=False))
-        fleet.disturbed()
-        fleet.now += 700
-        assert fleet.settle(), "P4: no rest"
-        self.check()
-        for _ in range(len(fleet.jobs) + 1):
-            for job in fleet.assigned():
-                fleet.end(job)
-            assert fleet.settle(), "P4: no rest"
-            self.check()
-        stuck = [job for job in fleet.waiting() if not _waits_for_ever(fleet, job)]
-        assert stuck == [], "P9"
-
-
-def _waits_for_ever(fleet: Fleet, job: Job) -> bool:
-    own = fleet.usage().tree.queues[job.queue].quotas["cpu"].own
-    return job.reason in FACTS or (job.reason == "OwnQuotaOnly" and job.requests["cpu"] > own)
+@pytest.fixture(autouse=True)
+def logs_nothing() -> Iterator[None]:
+    """A fifth of the time would go into lines that nobody reads."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    yield
+    structlog.configure(**before)
 
 
 def _settings(examples: int, **more: Any) -> settings:
     return settings(
         max_examples=examples,
-        stateful_step_count=25,
+        stateful_step_count=15,
         deadline=None,
         suppress_health_check=list(HealthCheck),
+        database=None,
         **more,
     )
 
 
-# --- planners that are broken on purpose ------------------------------------------------------------------------------
-
-
-def _patched(where: object, name: str, value: object) -> Callable[[], AbstractContextManager[Any]]:
-    return lambda: mock.patch.object(where, name, value)
-
-
-@contextmanager
-def _limits_do_not_count() -> Iterator[None]:
-    available = QuotaUsage._available
-
-    def unlimited(self: QuotaUsage, node: Node, resource: str) -> int:
-        return available(self, node, resource) + 2 * 10**9
-
-    with mock.patch.object(QuotaUsage, "_available", unlimited):
-        yield
+def _more(examples: int) -> settings:
+    """As many, or a part of those that are asked for."""
+    phases = [Phase.generate, Phase.shrink] if EXAMPLES else [Phase.generate]
+    return _settings(max(examples, EXAMPLES // 100), derandomize=not EXAMPLES, phases=phases)
 
 
 @contextmanager
-def _who_leaves_is_gone() -> Iterator[None]:
-    """What victims have on their worker is free when they are told, not when their pods are gone."""
-
-    def kept_on(self: Preempting, worker: str) -> Usage:
-        gone = [job for job in self._leaving.values() if job.worker == worker]
-        kept = Usage()
-        for job in gone:
-            kept = kept.plus(job.requests, -1)
-        return kept
-
-    with mock.patch.object(Preempting, "kept_on", kept_on):
-        yield
+def _world(specs: dict[str, Json], cohorts: dict[str, Json]) -> Iterator[SharingWorld]:
+    """In which only quota is ever short."""
+    world = SharingWorld(specs, cohorts, AMPLE)
+    try:
+        world.pass_time(1)
+        yield world
+    finally:
+        world.close()
 
 
-@contextmanager
-def _nothing_is_kept() -> Iterator[None]:
-    with (
-        mock.patch.object(Preempting, "kept_on", return_value=Usage()),
-        mock.patch.object(PassQuota, "wait"),
-        mock.patch.object(planning, "_ahead", return_value={}),
-    ):
-        yield
+# --- stories
 
 
-MUTANTS: Final = {
-    "P1: limits do not count": _limits_do_not_count,
-    "P3: victims are not charged while they stop": _who_leaves_is_gone,
-    "P5: nothing is kept for who waits": _nothing_is_kept,
-    "P6: there is no shortest run time": _patched(_Search, "protected_until", lambda *_: 0.0),
-    "P6: nobody is stopped too often": _patched(shared_quota, "MOST_STOPS", 10**6),
-    "P6: all may be stopped": _patched(_Search, "_may_stop", lambda self, job, *_: job.uid not in self._around.leaving),
-}
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("part", range(_PARTS))
+def test_the_properties_hold_whatever_happens(part: int) -> None:
+    class Stories(Sharing):
+        """The same each time; or others."""
+
+    if not EXAMPLES:
+        seed(part)(Stories)
+    phases = [Phase.generate, Phase.shrink] if EXAMPLES else [Phase.generate]
+    run_state_machine_as_test(Stories, settings=_settings((EXAMPLES or _EACH_RUN) // _PARTS, phases=phases))
+
+
+@pytest.mark.parametrize("number", range(len(STORIES)))
+def test_nothing_is_wrong_with_stories_that_are_told_by_hand(number: int) -> None:
+    assert tell(number) == []
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
-def test_a_planner_that_is_broken_is_found(mutant: str) -> None:
-    with MUTANTS[mutant](), pytest.raises(AssertionError, match=mutant[:2]):
-        run_state_machine_as_test(
-            Sharing, settings=_settings(300, derandomize=True, phases=[Phase.generate], database=None)
+def test_a_dispatcher_that_is_broken_is_found(mutant: str) -> None:
+    name = mutant.partition(":")[0]
+    with MUTANTS[mutant]():
+        assert any(each.startswith(f"{name}:") for number in range(len(STORIES)) for each in tell(number, only=name)), (
+            "no story finds it"
         )
 
 
-def test_the_properties_hold_whatever_happens() -> None:
-    run_state_machine_as_test(Sharing, settings=_settings(EXAMPLES))
+# --- P6: one that is stopped again and again
+
+
+def _stopped_again_and_again() -> list[str]:
+    """A Job borrows, and each time the owner wants its own back."""
+    rules = {"cohort": "c", "preempts": ["Reclaim"]}
+    specs = {"a": {**rules, "quota": {"resources": {CPU: "1"}}}, "b": {**rules, "quota": {"resources": {CPU: "0"}}}}
+    with _world(specs, {}) as world:
+        name = world.submit("b")
+        for _ in range(5):
+            world.pass_time(2)
+            owner = world.submit("a")
+            world.pass_time(10)
+            for worker, copy in world.running():
+                if copy["metadata"]["name"] == owner:
+                    world.end_copy(worker, copy)
+        world.pass_time(2)
+        (job,) = [job for job in world.jobs() if job["metadata"]["name"] == name]
+        assert preemptions_of(job) >= 3
+        return world.watch.violations
+
+
+def test_nobody_is_stopped_more_than_three_times_and_who_would_be_is_found() -> None:
+    assert _stopped_again_and_again() == []
+    with TOO_OFTEN():
+        found = _stopped_again_and_again()
+    assert "P6: job-001 was stopped 4 times" in found
+
+
+# --- P8: own quota comes within the time that its victims need to go, and a pass
+
+
+@settings(_more(15))
+@given(
+    specs=st.tuples(queues(), queues(), queues()),
+    above=trees(),
+    drain=st.sampled_from([0.0, 3.0, 20.0]),
+)
+def test_own_quota_comes_as_soon_as_its_victims_are_gone(
+    specs: tuple[Json, ...], above: dict[str, Json], drain: float
+) -> None:
+    made = {name: {**spec, "minRuntime": "0s"} for name, spec in zip(NAMES, specs, strict=True)}
+    made["a"]["preempts"] = ["Reclaim"]
+    with _world(made, above) as world:
+        world.drain_seconds, world.longest_step = drain, 0.5
+        for name in ("b", "c"):
+            for _ in range(6):
+                world.submit(name, cpus=2)
+        world.pass_time(3)
+        own = world.watch.reference().own(Place(True, "a"), CPU) // nanos(1)
+        names = {world.submit("a") for _ in range(own)}
+        step = drain + _A_PASS
+        for number in range(1, own + 1):
+            world.pass_time(step + (WAIT_SECONDS if number == 1 else 0.0))
+            placed = [job for job in world.jobs() if job["metadata"]["name"] in names and cluster_of(job) is not None]
+            assert len(placed) >= number, f"P8: {len(placed)} of {own} are placed"
+        assert world.watch.violations == []
+
+
+# --- P9: the first of a queue waits no longer than headWait, and for those that run
+
+
+def _waits_in_a_flood(head_wait: int, run: int, cpus: int) -> float:
+    """Seconds that a large Job waits, while small ones come all the time and run for so many seconds."""
+    rules = {"cohort": "c", "headWait": f"{head_wait}s", "quota": {"resources": {CPU: "4"}}}
+    world = SharingWorld({"a": rules}, {}, {"w1": {CPU: 4}, "w2": {CPU: 0}})
+    try:
+        world.longest_step = 1.0
+        for second in range(3 * (head_wait + run)):
+            if second % 2 == 0:
+                world.submit("a")
+            if second == run:
+                name, since = world.submit("a", cpus=cpus), world.clock()
+            for worker, copy in world.running():
+                if world.clock() - seconds_of(copy["status"]["startTime"], 0.0) >= run:
+                    world.end_copy(worker, copy)
+            world.pass_time(1)
+            if second > run and any(job["metadata"]["name"] == name and cluster_of(job) for job in world.jobs()):
+                break
+        assert world.watch.violations == []
+        return world.clock() - since
+    finally:
+        world.close()
+
+
+@settings(_more(4))
+@given(head_wait=st.sampled_from([10, 30]), run=st.sampled_from([8, 15]), cpus=st.integers(2, 4))
+def test_a_large_job_waits_no_longer_than_head_wait_and_for_those_that_run(head_wait: int, run: int, cpus: int) -> None:
+    waited = _waits_in_a_flood(head_wait, run, cpus)
+    assert waited <= head_wait + run + 3, f"P9: it has waited {waited} s"
+
+
+def test_a_dispatcher_that_keeps_nothing_for_who_waits_long_is_found() -> None:
+    with NO_CLAIMS():
+        assert _waits_in_a_flood(10, 8, 3) > 10 + 8 + 3
+
+
+# --- P12: what is shared is shared by weight
+
+
+def _shared(weights: list[int], own: list[int], pool: int, *, late: bool) -> list[float]:
+    """By how many Jobs each queue has more or less than its weight says, at rest. `late`: all but one come later."""
+    rules = {"cohort": "c", "preempts": _EVERYTHING}
+    specs = {
+        name: {**rules, "weight": weight, "quota": {"resources": {CPU: str(amount)}}}
+        for name, weight, amount in zip(NAMES, weights, own, strict=False)
+    }
+    with _world(specs, {"c": {"quota": {"resources": {CPU: str(pool)}}}}) as world:
+        for number, name in enumerate(specs):
+            for _ in range(sum(own) + pool):
+                world.submit(name)
+            if late and number == 0:
+                world.pass_time(3)
+        world.pass_time(60)
+        there = world.watch.reference()
+        assert world.watch.violations == []
+        return [
+            there.over(Place(True, name), CPU) / nanos(1) - pool * weight / sum(weights)
+            for name, weight in zip(specs, weights, strict=True)
+        ]
+
+
+@settings(_more(10))
+@given(
+    weights=st.lists(st.integers(1, 3), min_size=2, max_size=3),
+    own=st.lists(st.integers(0, 2), min_size=3, max_size=3),
+    pool=st.integers(3, 7),
+    late=st.booleans(),
+)
+def test_what_is_shared_is_shared_by_weight(weights: list[int], own: list[int], pool: int, late: bool) -> None:
+    found = _shared(weights, own, pool, late=late)
+    assert all(-1 <= each <= 1 for each in found), f"P12: {found}"
+
+
+def test_a_dispatcher_that_knows_no_weights_is_found() -> None:
+    with UNWEIGHTED():
+        found = _shared([1, 3], [0, 0], 8, late=False)
+    assert not all(-1 <= each <= 1 for each in found)

@@ -9,9 +9,10 @@ from unittest import mock
 from multimirror.api import CLUSTER_ANNOTATION
 from multimirror.kinds import Ref
 from multimirror.scheduling import plan as planning
-from multimirror.scheduling import scheduler as scheduling
 from multimirror.scheduling.assignments import Assignments
-from multimirror.scheduling.order import Waiter, WaitingSnapshot, in_order
+from multimirror.scheduling.order import in_order
+from multimirror.scheduling.waiting import Waiter, WaitingSnapshot
+from multimirror.scheduling.writers import Writers
 from multimirror.workers import Contact, Workers
 from multimirror.workers.session import Session
 
@@ -48,9 +49,9 @@ def not_followed_is_not_there() -> Iterator[None]:
 @contextmanager
 def the_newest_version_is_written() -> Iterator[None]:
     """An assignment is written over whatever the object has become meanwhile."""
-    assign, observe = scheduling.Scheduler._assign, Assignments.observe
+    assign, observe = Writers._assign, Assignments.observe
 
-    async def over_the_newest(self: scheduling.Scheduler, ref: Ref) -> None:
+    async def over_the_newest(self: Writers, ref: Ref) -> None:
         assignment, obj = self._assignments.get(ref), self._objects.get(ref)
         if assignment is not None and obj is not None:
             candidate = replace(assignment.candidate, version=obj["metadata"]["resourceVersion"])
@@ -62,7 +63,7 @@ def the_newest_version_is_written() -> Iterator[None]:
             observe(self, ref, obj)
 
     with (
-        mock.patch.object(scheduling.Scheduler, "_assign", over_the_newest),
+        mock.patch.object(Writers, "_assign", over_the_newest),
         mock.patch.object(Assignments, "observe", until_it_is_assigned),
     ):
         yield

@@ -95,6 +95,8 @@ class FakeCluster:
     on_write: Callable[[Request, Json | None, Json | None], None] = lambda *_: None
     objects: dict[str, dict[tuple[str, str], Json]] = field(default_factory=dict)
     refuse: Callable[[Request], Refused | None] = lambda _: None
+    lists_all_pods: bool = False
+    """Whether our account may; then what is free there is counted node by node."""
     _version: int = 100
     _uids: int = 0
     _log: list[tuple[int, str, str, Json, Json | None]] = field(default_factory=list)
@@ -144,7 +146,9 @@ class FakeCluster:
         if request.path == "/version":
             return {"gitVersion": "v1.36.4"}
         if request.collection.endswith("selfsubjectaccessreviews"):
-            return {**request.body, "status": {"allowed": True}}
+            asks = request.body["spec"].get("resourceAttributes") or {}
+            all_pods = asks.get("resource") == "pods" and not asks.get("namespace")
+            return {**request.body, "status": {"allowed": self.lists_all_pods or not all_pods}}
         match request.method, bool(request.name):
             case "GET", True:
                 return self._find(request)

@@ -20,9 +20,10 @@ from multimirror.api import (
 )
 from multimirror.api.placement import annotations
 from multimirror.batch import find_condition, is_complete
+from multimirror.batch.labels import CONTROLLER_UID_LABEL
 from multimirror.kinds import JOB
 from multimirror.kinds.preempted import Preemption, preemption_patch
-from multimirror.kube.resources import JOBS
+from multimirror.kube.resources import JOBS, PODS
 from multimirror.kube.transport import TransportError
 from tests.unit.shell.fake_api import FakeCluster, Refused, Request, merged
 from tests.unit.shell.world import World
@@ -112,6 +113,39 @@ def fleet() -> Iterator[Fleet]:
     assert fleet.violations == []
 
 
+def test_pods_that_are_gone_are_not_waited_for_though_the_status_of_the_copy_still_counts_them(fleet: Fleet) -> None:
+    fleet.set_worker("w2", cordoned=True)
+    victim = fleet.a_victim()
+    other = fleet.submit("a", priority=5)
+    ((worker, copy),) = fleet.copies()
+    namespace, labels = copy["metadata"]["namespace"], {CONTROLLER_UID_LABEL: copy["metadata"]["uid"]}
+    fleet.workers[worker].put(PODS, {"metadata": {"name": "pod", "namespace": namespace, "labels": labels}})
+    fleet.mark(victim)
+    fleet.settle()
+    fleet.notice()
+    fleet.settle(2)
+    assert fleet.note(other, CLUSTER_ANNOTATION) is None, "the pod of the first one is there still"
+    fleet.workers[worker].remove(PODS, "pod", namespace)
+    fleet.settle(1)
+    assert fleet.note(other, CLUSTER_ANNOTATION) == worker
+
+
+def test_pods_that_were_never_seen_are_waited_for_until_the_copy_counts_none(fleet: Fleet) -> None:
+    """Its account may not list them, or they have another label."""
+    fleet.set_worker("w2", cordoned=True)
+    victim = fleet.a_victim()
+    ((worker, _),) = fleet.copies()
+    fleet.workers[worker].refuse = lambda request: Refused(403, "Forbidden") if request.path.endswith("/pods") else None
+    fleet.mark(victim)
+    fleet.settle()
+    fleet.notice()
+    fleet.settle(40)
+    assert fleet.note(victim, CLUSTER_ANNOTATION) == worker
+    fleet.pods_go()
+    fleet.settle(5)
+    assert fleet.note(victim, CLUSTER_ANNOTATION) != worker or fleet.note(victim, ATTEMPT_ANNOTATION) == "2"
+
+
 def test_it_stops_and_only_when_its_pods_are_gone_another_one_has_its_place(fleet: Fleet) -> None:
     fleet.set_worker("w2", cordoned=True)
     victim = fleet.a_victim()
@@ -182,18 +216,24 @@ def test_one_that_its_user_deletes_while_it_stops_leaves_nothing_behind(fleet: F
     assert fleet.copies() == []
 
 
-def test_one_that_was_not_sent_yet_is_not_sent_any_more(fleet: Fleet) -> None:
+def test_one_whose_copy_is_on_its_way_keeps_its_worker_until_that_has_come_and_stopped(fleet: Fleet) -> None:
     fleet.set_worker("w2", cordoned=True)
     fleet.settle()
     fleet.network.links["w1"].write_seconds = 5.0
     victim = fleet.submit("a")
     fleet.settle(0.5)
     assert fleet.note(victim, CLUSTER_ANNOTATION) == "w1"
+    assert fleet.copies() == []
     fleet.set_worker("w1", cordoned=True)
     fleet.mark(victim)
+    fleet.settle(20)
+    assert fleet.note(victim, CLUSTER_ANNOTATION) == "w1", "its copy may start pods at any time"
+    ((_, copy),) = fleet.copies()
+    assert copy["spec"]["suspend"] is True
+    fleet.notice(pods=0)
     fleet.settle(60)
     assert fleet.note(victim, CLUSTER_ANNOTATION) is None
-    assert fleet.copies() == [], "also if it was on its way"
+    assert fleet.copies() == []
 
 
 def test_a_user_who_resumes_it_hears_that_it_is_moved_and_it_is_not_held(fleet: Fleet) -> None:

@@ -115,7 +115,7 @@ def test_a_queue_that_is_held_gives_back_and_places_nothing(fleet: Cohort) -> No
     fleet.steps(10)
     assert None not in fleet.where(owner)
     assert fleet.where(*borrowers).count(None) == 1
-    assert any(message.startswith("queue z is held (spec.hold is Hold)") for message in fleet.told("Waiting"))
+    assert any(message.startswith("queue z is held (spec.hold is Hold) since ") for message in fleet.told("Waiting"))
 
 
 WRITES = 17

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from multimirror.api.names import ESTIMATED_START_ANNOTATION, POSITION_ANNOTATION
 from multimirror.batch import find_condition, validate_job_status
 from multimirror.kube.resources import EVENTS, JOBS
 from tests.unit.shell.fake_api import Refused, Request
@@ -23,7 +24,12 @@ class Watched(World):
         self.hub.on_write = self._note
 
     def _note(self, request: Request, before: Json | None, after: Json | None) -> None:
-        if request.collection == JOBS.path() and before is not None and after is not None:
+        if (
+            request.collection == JOBS.path()
+            and before is not None
+            and after is not None
+            and not _is_told(before, after)
+        ):
             self.written.append((request.subresource, after["metadata"]["name"]))
             if request.subresource == "status":
                 status, old = after.get("status") or {}, before.get("status") or {}
@@ -49,6 +55,16 @@ class Watched(World):
     def shown(self) -> list[str]:
         names = [job["metadata"]["name"] for job in self.jobs()]
         return [name for name in names if (self.suspended(name) or {}).get("status") == "True"]
+
+
+def _is_told(before: Json, after: Json) -> bool:
+    """It is told its place in the queue: the first ten are, once a minute (test_positions.py), whatever they show."""
+
+    def place(job: Json) -> list[str | None]:
+        notes = job["metadata"].get("annotations") or {}
+        return [notes.get(POSITION_ANNOTATION), notes.get(ESTIMATED_START_ANNOTATION)]
+
+    return place(before) != place(after) and place(after)[0] is not None
 
 
 @pytest.fixture

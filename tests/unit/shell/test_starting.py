@@ -73,6 +73,8 @@ class StartingWorld(World):
                 suspended = {"type": "Suspended", "status": "True", "lastTransitionTime": self.now()}
                 wanted: Json = {"conditions": [suspended], "active": 0, "ready": 0, "terminating": 0}
                 wanted = status if status.get("conditions") else wanted
+                for pod in self.workers[worker].all(PODS):
+                    self.workers[worker].remove(PODS, pod["metadata"]["name"], pod["metadata"]["namespace"])
             else:
                 pods = pods_of(copy["spec"])
                 start = status.get("startTime") or self.now()

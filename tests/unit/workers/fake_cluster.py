@@ -12,11 +12,11 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from multimirror.kube import Resource
-from multimirror.kube.resources import JOBS, NAMESPACES, NODES, SECRETS
+from multimirror.kube.resources import JOBS, NAMESPACES, NODES, PODS, SECRETS
 from tests.unit.kube.servers import Seen, Server, Wire, running, status
 
 Json = dict[str, Any]
-_SERVED = (JOBS, NAMESPACES, NODES, SECRETS)
+_SERVED = (JOBS, NAMESPACES, NODES, PODS, SECRETS)
 _uids = itertools.count(1)
 
 

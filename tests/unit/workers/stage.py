@@ -12,6 +12,7 @@ from multimirror.kube import Change, Client, Connection, Informer, Resource
 from multimirror.kube.resources import JOBS, NAMESPACES, NODES, SECRETS
 from multimirror.kube.supervise import Supervisor
 from multimirror.workers import Followed, Heartbeat, Worker, WorkerOptions, Workers, trim_secret
+from multimirror.workers.reading import MadeByUs
 from tests.unit.workers.fake_cluster import FakeCluster, a_cluster, a_secret
 
 Json = dict[str, Any]
@@ -111,7 +112,11 @@ class Stage:
 
 @asynccontextmanager
 async def a_stage(
-    *, heartbeat: Heartbeat | None = None, directory: Path | None = None, also_followed: tuple[Followed, ...] = ()
+    *,
+    heartbeat: Heartbeat | None = None,
+    directory: Path | None = None,
+    also_followed: tuple[Followed, ...] = (),
+    made_by_us: MadeByUs = lambda *_: True,
 ) -> AsyncIterator[Stage]:
     async with AsyncExitStack() as stack:
         management = await stack.enter_async_context(a_cluster(ORIGIN, WORKER_CLUSTERS))
@@ -119,7 +124,7 @@ async def a_stage(
         client = await stack.enter_async_context(Client(connection))
         options = WorkerOptions(
             origin=ORIGIN,
-            made_by_us=lambda *_: True,
+            made_by_us=made_by_us,
             secret_namespace=SYSTEM,
             directory=directory,
             heartbeat=heartbeat or Heartbeat(),

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from multimirror.api import WORKER_CLUSTERS
+from multimirror.batch import Json
+from multimirror.kube import Resource
 from multimirror.workers.identities import Claim, Identities
 from tests.unit.kube.virtual_time import virtual_time
-from tests.unit.workers.stage import Stage, a_stage
+from tests.unit.workers.stage import JOBS, Stage, a_copy, a_stage
 
 
 def identities(**recorded: str) -> Identities:
@@ -136,3 +138,35 @@ def test_two_whose_kubeconfigs_were_exchanged_are_connected_again(first: str) ->
             await stage.connected("west")
 
     story()
+
+
+def signed_for(_: Resource, identity: str, obj: Json) -> bool:
+    return bool(obj["metadata"]["name"] == f"made-for-{identity}")
+
+
+@virtual_time
+async def test_what_was_made_before_another_cluster_was_noticed_is_ours() -> None:
+    async with a_stage(made_by_us=signed_for) as stage:
+        cluster = await stage.add("east", identity="before")
+        worker = await stage.connected("east")
+        assert list(worker.state.former) == []
+        cluster.identity = "after"
+        await cluster.put(JOBS, a_copy("made-for-before"))
+        await stage.until(lambda: worker.state.identity == "after")
+        assert worker.state.former == ("before",)
+        assert len(worker.copies("uid-of-train")) == 1
+
+
+@virtual_time
+async def test_and_it_is_ours_after_a_restart_too_when_only_the_new_one_is_seen() -> None:
+    async with a_stage(made_by_us=signed_for) as stage:
+        status = {"identity": "after", "formerIdentities": ["before"]}
+        spec = {"kubeconfig": {"secret": {"name": "east"}}}
+        await stage.management.put(WORKER_CLUSTERS, {"metadata": {"name": "east"}, "spec": spec, "status": status})
+        cluster = await stage.add("east", identity="after")
+        await cluster.put(JOBS, a_copy("made-for-before"))
+        await cluster.put(JOBS, a_copy("made-for-somebody", uid="uid-of-another"))
+        worker = await stage.connected("east")
+        await stage.until(lambda: len(worker.copies("uid-of-train")) == 1)
+        assert worker.copies("uid-of-another") == []
+        assert worker.state.former == ("before",), "it is written down again, and stays"
