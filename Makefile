@@ -85,7 +85,8 @@ audit: $(STAMP)
 # What tests/selection.py leaves out of `make test`. The API contract is about the embedded server: all of it is checked
 # when that has changed since SINCE (or where nobody can tell: no git, no such commit).
 SINCE ?= HEAD~20
-CONTRACT = $(shell git diff --quiet $(SINCE) -- clusters multimirror/batch tests/contract 2>/dev/null && echo --leave-out contract)
+EMBEDDED = clusters/embedded clusters/jobapi clusters/nodes clusters/local multimirror/batch tests/contract
+CONTRACT = $(shell git diff --quiet $(SINCE) -- $(EMBEDDED) 2>/dev/null && echo --leave-out contract)
 
 test: check tools
 	$(BIN)/pytest -n auto --dist loadgroup --leave-out twins --leave-out search $(CONTRACT)

@@ -22,7 +22,7 @@ _CONTRACT: Final = "contract"
 _TWINS: Final = "twins"
 _SEARCH: Final = "search"
 _TEXTS: Final = {
-    _CONTRACT: "{count} cases of the API contract (three of four), because clusters/ has not changed",
+    _CONTRACT: "{count} cases of the API contract (three of four), because the embedded server has not changed",
     _SEARCH: "{count} random searches for bugs that were put back",
     _TWINS: "{count} scenarios of the dispatcher on the kind of cluster that says less about them",
 }
