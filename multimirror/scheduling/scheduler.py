@@ -35,6 +35,7 @@ from multimirror.scheduling.announcements import Announcements
 from multimirror.scheduling.assignments import Assignment, Assignments
 from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
 from multimirror.scheduling.claim_writes import ClaimWrites
+from multimirror.scheduling.deadlines import starts_by_deadlines
 from multimirror.scheduling.decisions import Placed, PlacementDecision, Preempts, Step, Waits
 from multimirror.scheduling.free_room import FreeRooms
 from multimirror.scheduling.marks import Marks
@@ -145,6 +146,17 @@ class Scheduler:
         tree, held_since = self._trees.of(queues), self._held_since()
         past = self._past_uses.at(tree, self._clock())
         return plan(waiting, queues, self._places(), usage, tree=tree, state=state, held_since=held_since, past=past)
+
+    def starts_by_deadlines(self, ref: Ref) -> float | None:
+        """In how many seconds enough of what runs must have ended for one that waits; None: nobody knows."""
+        candidate = self._waiting.get(ref)
+        waiter = self._waiting.snapshot().find(candidate) if candidate is not None else None
+        if waiter is None:
+            return None
+        queues, usage = dict(self._queues()), self._assignments.usage.snapshot()
+        state, tree = self.marks.state(self._clock()), self._trees.of(queues)
+        starts = starts_by_deadlines(waiter, queues, self._places(), usage, tree=tree, state=state)
+        return starts - state.now if starts is not None else None
 
     def pending(self, queue: str) -> int:
         """How many wait in a queue."""
