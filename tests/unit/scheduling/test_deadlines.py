@@ -92,6 +92,13 @@ def test_both_quota_and_room_have_to_be_there() -> None:
     assert Scene(limited(4), worker("w1", capacity=8)).runs(Q, 4, 100).starts(4) == 100
 
 
+def test_if_nobody_knows_when_one_of_them_is_there_nobody_knows() -> None:
+    no_quota = Scene(limited(3), worker("w1", capacity=3), worker("w2", capacity=1))
+    assert no_quota.runs(Q, 3, 100, on="w1").runs(Q, 1, None, on="w2").starts(3) is None
+    no_room = Scene(limited(4), worker("w1", capacity=4))
+    assert no_room.runs(Q, 4, 100, on="gone").runs("other", 4, None, on="w1").starts(4) is None
+
+
 def test_in_a_cohort_those_of_other_queues_end_too() -> None:
     scene = Scene({A: member(2), B: member(2)}).runs(B, 1, 300).runs(B, 3, 200)
     assert scene.starts(1, A) == 200
