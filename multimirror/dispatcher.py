@@ -54,6 +54,7 @@ from multimirror.reconcile.wholes import WholeOriginals
 from multimirror.scheduling.announcements import Announcements
 from multimirror.scheduling.assignments import Assignments
 from multimirror.scheduling.decisions import PlacementDecision
+from multimirror.scheduling.past_use import PastUses
 from multimirror.scheduling.scheduler import Scheduler
 from multimirror.workers import TokenRenewal, Worker, WorkerOptions, Workers, copies_of, copy_key, identity_of
 
@@ -115,6 +116,7 @@ class Dispatcher:
         queue = WorkQueue[Ref]("management", group=observer.tenant)
         waiting = WorkQueue[Ref]("waiting", group=observer.tenant)
         assignments = Assignments(KINDS, originals.queue_of, again=queue.add, clock=clock)
+        past_uses = PastUses(cache.past_use)
         self._scheduler = scheduler = Scheduler(
             writer,
             originals,
@@ -123,6 +125,7 @@ class Dispatcher:
             queues=lambda: cache.queue_specs,
             cohorts=lambda: cache.cohort_specs,
             held_since=lambda: cache.held_since,
+            past_uses=past_uses,
             workers=observer.worker_snapshots,
             worker=observer.worker_snapshot,
             clock=clock,
@@ -156,7 +159,9 @@ class Dispatcher:
         self._fleet = CachedFleet(cache, workers, assignments, scheduler, starts=starts, rates=rates)
         what_if = WhatIf(scheduler, observer.candidate)
         self.questions: Final = Questions(self._fleet, self.ready.is_set, what_if)
-        self._reporter = reporter = Reporter(writer, self._fleet, options, clock=clock, tell=self._events.event)
+        self._reporter = reporter = Reporter(
+            writer, self._fleet, options, clock=clock, tell=self._events.event, past_uses=past_uses
+        )
         self._positions = Positions(writer, self._fleet, originals, clock=clock)
         self._tokens = TokenRenewal(writer, cache.secrets, workers, of_workers, changed=reporter.wake, clock=clock)
         EventHandlers(

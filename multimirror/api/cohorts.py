@@ -13,11 +13,13 @@ from typing import Final, Self
 
 from multimirror.api import schema
 from multimirror.api.quotas import Quota, cohort_quota_schema, read_cohort_quota, sharing_rules
-from multimirror.api.reading import read_spec
+from multimirror.api.reading import Fields, read_spec
 from multimirror.api.schema import Schema, rule
 from multimirror.batch import Json
 
 DEFAULT_WEIGHT: Final = 1
+SHORTEST_HALF_LIFE: Final = 60
+LONGEST_HALF_LIFE: Final = 8760 * 3600
 _ITSELF: Final = "must not be the cohort itself: name another one, or take it out"
 
 
@@ -28,6 +30,9 @@ class CohortSpec:
     parent: str | None = None
     weight: Fraction = Fraction(DEFAULT_WEIGHT)
     quota: Quota = field(default_factory=Quota)
+    half_life: int | None = None
+    """In so many seconds half of what its members used before is forgotten; None: as the cohort above it says, and
+    without one only what is used now counts."""
 
     @classmethod
     def read(cls, obj: Json) -> Self:
@@ -40,7 +45,12 @@ class CohortSpec:
             parent=parent,
             weight=spec.weight("weight", DEFAULT_WEIGHT),
             quota=read_cohort_quota(spec.part("quota"), parent),
+            half_life=_half_life(spec) if "halfLife" in spec else None,
         )
+
+
+def _half_life(spec: Fields) -> int:
+    return int(spec.seconds("halfLife", None, minimum=SHORTEST_HALF_LIFE, maximum=LONGEST_HALF_LIFE))
 
 
 def cycle_above(name: str, cohorts: Mapping[str, CohortSpec]) -> tuple[str, ...]:
@@ -78,9 +88,40 @@ def spec_schema() -> Schema:
                 DEFAULT_WEIGHT,
             ),
             "quota": cohort_quota_schema(),
+            "halfLife": _half_life_schema(),
         },
     )
     return schema.ruled(spec, *sharing_rules("parent"))
+
+
+def _half_life_schema() -> Schema:
+    short = rule(f"duration(self) >= duration('{SHORTEST_HALF_LIFE}s')", f"must be at least {SHORTEST_HALF_LIFE}s")
+    hours = LONGEST_HALF_LIFE // 3600
+    long = rule(f"duration(self) <= duration('{hours}h')", f"must be at most {hours}h")
+    return schema.duration(
+        "Lets what was used before count in the order of the queues and cohorts in it: in this time half of it is "
+        "forgotten, such as 24h. Who had everything for so long stands where one stands that borrows everything now. "
+        "Nobody is stopped because of it. It holds for the cohorts below, too, unless they set their own. Without it: "
+        "only what is used now counts.",
+        short,
+        long,
+    )
+
+
+def past_use_schema() -> Schema:
+    """In the status of queues and cohorts. Whoever leads next goes on from it."""
+    part = r"^(0(\.[0-9]{1,9})?|1)$"
+    return schema.struct(
+        "What it used before, where a cohort above it has a halfLife. Written together with other numbers, and when it "
+        "has changed much: what it is now follows from it.",
+        {
+            "value": schema.text(
+                "Of all that its cohort could give, from 0 to 1; what was used long ago counts less.", pattern=part
+            ),
+            "using": schema.text("What it uses since then, of the same.", pattern=part),
+            "at": schema.timestamp("When it was that."),
+        },
+    )
 
 
 def status_schema() -> Schema:
@@ -95,6 +136,7 @@ def status_schema() -> Schema:
             "borrowed": schema.quantities("What its members together have from the rest of the tree."),
             "lent": schema.quantities("What the rest of the tree has of theirs."),
             "queues": schema.whole("How many MirrorQueues are in it and below it."),
+            "pastUse": past_use_schema(),
         },
     )
 

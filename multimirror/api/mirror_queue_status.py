@@ -3,6 +3,7 @@
 from typing import Final
 
 from multimirror.api import schema
+from multimirror.api.cohorts import past_use_schema
 from multimirror.api.schema import Schema
 from multimirror.batch import Json
 
@@ -80,6 +81,7 @@ def _sharing_schemas() -> dict[str, Schema]:
             "again, in thousandths of all that can be lent there; of the resource of which it borrows most, or else of "
             "which least is due to it."
         ),
+        "pastUse": past_use_schema(),
         "waitSeconds": waits,
         "startsPerHour": schema.whole("How many of its Jobs were placed in the last hour."),
     }

@@ -119,7 +119,8 @@ class Fields:
             raise self.error(key, f"must be a number of at least 0, not {_shown(value)}")
         return Fraction(weight)
 
-    def seconds(self, key: str, default: str | None, minimum: float = 0) -> float:
+    def seconds(self, key: str, default: str | None, minimum: float = 0, maximum: int | None = None) -> float:
+        """`maximum`: whole hours."""
         text = self.text(key, default)
         try:
             value = whole_seconds(text)
@@ -127,6 +128,8 @@ class Fields:
             raise self.error(key, str(error)) from None
         if value < minimum:
             raise self.error(key, f"must be at least {minimum:g}s, not {text}")
+        if maximum is not None and value > maximum:
+            raise self.error(key, f"must be at most {maximum // 3600}h, not {text}")
         return value
 
     def texts(self, key: str) -> dict[str, str]:

@@ -54,7 +54,9 @@ def place_text(told: dict[str, Any]) -> str:
     seconds, starts = told.get("estimateSeconds"), told.get("startsPerHour")
     if seconds is not None:
         words += f"; starts in {about(seconds)}"
-    if starts is not None:
+    if seconds is not None and not starts:
+        words += " (then enough of what runs must have ended, by its activeDeadlineSeconds)"
+    elif starts is not None:
         words += f" ({starts} {'Job' if starts == 1 else 'Jobs'} started in the last hour)"
     return words
 

@@ -5,8 +5,9 @@ priorities, the turns of namespaces, age. Of a backlog of tens of thousands that
 with pauses in between, and given up after three seconds; then there is no position, and nothing is made up.
 
 The estimate is what those before it and it itself ask for, over what the queue started in the last hour, for the
-resource for which that takes longest. (With those before it alone, the first would start at once, and it waits.) There
-is none where nothing was started, nor for one that waits for somebody to change something.
+resource for which that takes longest. (With those before it alone, the first would start at once, and it waits.) The
+first starts sooner if enough of what runs must have ended before that, by its deadlines (`scheduling/deadlines.py`).
+There is none where neither is known, nor for one that waits for somebody to change something.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -22,6 +23,7 @@ _FOR_A_CHANGE: Final = frozenset(
     ("NeverFits", "Invalid", "QueueMissing", "Held", "Draining", "Cycle", "NoWorkers", "OwnQuotaOnly")
 )
 """Reasons to wait that time does not take away, or not by the queue's going on."""
+_FOR_OTHERS_TO_END: Final = frozenset(("NoWorkerFits", "QuotaExceeded", "CohortFull", "NobodyToStop", "Protected"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +64,19 @@ async def place_of(state: FleetState, queue: str, uid: str) -> Place | None:
     return None
 
 
-def estimate(place: Place, reason: str, starts: RecentStarts | None) -> int | None:
+def estimate(state: FleetState, queue: str, place: Place, reason: str) -> int | None:
     """In how many seconds it may start; None: nobody can say."""
-    if starts is None or reason in _FOR_A_CHANGE:
+    if reason in _FOR_A_CHANGE:
+        return None
+    found = [_by_starts(place, state.recent_starts(queue))]
+    if place.position == 1 and reason in _FOR_OTHERS_TO_END:
+        ends = state.starts_by_deadlines(place.job.uid)
+        found.append(round(ends) if ends is not None else None)
+    return min((each for each in found if each is not None), default=None)
+
+
+def _by_starts(place: Place, starts: RecentStarts | None) -> int | None:
+    if starts is None:
         return None
     hours = [amount / starts.sizes[name] for name, amount in place.ahead.items() if amount and starts.sizes.get(name)]
     unknown = any(amount and not starts.sizes.get(name) for name, amount in place.job.requests.items())

@@ -98,7 +98,7 @@ class Positions:
 
     def _wanted(self, queue: str, place: Place, now: float) -> dict[str, str]:
         decision = self._state.decision(place.job.uid)
-        seconds = estimate(place, decision.reason if decision is not None else "", self._state.recent_starts(queue))
+        seconds = estimate(self._state, queue, place, decision.reason if decision is not None else "")
         position = {POSITION_ANNOTATION: str(place.position)}
         if seconds is None:
             return position

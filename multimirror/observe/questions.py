@@ -71,5 +71,5 @@ class Questions:
     def _place(self, queue: str, place: Place, reason: str) -> Json:
         starts = self._state.recent_starts(queue)
         found: Json = {"position": place.position, "startsPerHour": starts.jobs if starts is not None else 0}
-        seconds = estimate(place, reason, starts)
+        seconds = estimate(self._state, queue, place, reason)
         return found | ({"estimateSeconds": seconds} if seconds is not None else {})

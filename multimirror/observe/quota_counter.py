@@ -6,12 +6,14 @@ last stays until everything is counted anew.
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Final
 
 from multimirror.kinds.pod_sets import Amounts, amounts_of
 from multimirror.observe.quotas import Quotas
 from multimirror.observe.snapshot import FleetState
+from multimirror.scheduling.past_use import PastUses
 
 _SLICE: Final = 500
 _TIMES_AS_LONG: Final = 20
@@ -22,8 +24,11 @@ _MUCH_SECONDS: Final = 0.05
 class QuotaCounter:
     """Times are the event loop's."""
 
-    def __init__(self, state: FleetState) -> None:
-        self._state = state
+    def __init__(
+        self, state: FleetState, past_uses: PastUses | None = None, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        """`past_uses` are told what everybody uses, whenever it was counted. `clock` gives seconds since 1970."""
+        self._state, self._past_uses, self._clock = state, past_uses or PastUses(), clock
         self.counted: Quotas | None = None
         """None: nothing yet."""
         self._due = float("-inf")
@@ -37,7 +42,8 @@ class QuotaCounter:
         busy, started = 0.0, time.perf_counter()
         quotas = Quotas(queues, cohorts, before=self.counted)
         waiting = await self._waiting() if any(spec.cohort is not None for spec in queues.values()) else {}
-        for _ in quotas.count(self._usage, waiting):
+        steps = chain(quotas.count(self._usage, waiting), quotas.observe(self._past_uses, self._clock()))
+        for _ in steps:
             busy += time.perf_counter() - started
             await asyncio.sleep(0)
             started = time.perf_counter()

@@ -17,6 +17,7 @@ from multimirror.api import CohortSpec, MirrorQueueSpec, Preempts
 from multimirror.kinds.pod_sets import Amounts, nanos, quantities_of
 from multimirror.observe.fair_shares import FairShares
 from multimirror.observe.sharing import Overuse, QuotaView
+from multimirror.scheduling.past_use import NO_PAST, PastUses, members, part_used
 from multimirror.scheduling.quota import Node, QuotaTree, QuotaUsage
 from multimirror.scheduling.shares import Share, share
 
@@ -51,6 +52,7 @@ class Quotas:
         self._lenders: list[dict[str, Node]] = [{} for _ in self._tree.nodes]
         """By cohort: the member that lends most, of those that may take it back."""
         self._fair = FairShares(self._tree)
+        self._past = NO_PAST
 
     def count(self, usage: Callable[[str], tuple[int, Amounts]], waiting: Mapping[str, Amounts]) -> Iterator[None]:
         """Once. `usage`: the Jobs of a queue that have a worker, and what they have; `waiting`: what others ask for."""
@@ -71,6 +73,12 @@ class Quotas:
                     self._lend(cohort, resource)
                     self._fair.deal(cohort, resource)
                     yield None
+
+    def observe(self, past: PastUses, now: float) -> Iterator[None]:
+        """What everybody uses becomes a part of what was used; after `count`, where that counts at all."""
+        if self._tree.decays:
+            yield from past.observe(((node, part_used(self._usage, node)) for node in members(self._tree)), now)
+            self._past = past.at(self._tree, now)
 
     def queue(self, name: str) -> QuotaView | None:
         """None where there is no such queue, or it was not counted yet."""
@@ -94,6 +102,7 @@ class Quotas:
             fair_share=self._fair_share(node, found) if shares else None,
             overused=(*self._too_many_jobs(name, jobs), *self._overuse(node)),
             limited=bool(node.quotas) or jobs is not None,
+            past_use=self._past.written(node),
         )
 
     def cohort(self, name: str) -> QuotaView | None:
@@ -110,6 +119,7 @@ class Quotas:
             counted=told,
             shares=node.parent is not None,
             share=share(self._usage, node).thousandths,
+            past_use=self._past.written(node),
         )
 
     def _sum_up(self, node: Node) -> None:

@@ -40,6 +40,7 @@ from multimirror.observe.status import (
 )
 from multimirror.observe.status_writer import StatusWriter
 from multimirror.options import DispatcherOptions
+from multimirror.scheduling.past_use import PastUses
 
 _log = structlog.get_logger(__name__)
 _SLICE: Final = 20
@@ -60,6 +61,7 @@ class Reporter:
         *,
         clock: Callable[[], float] = time.time,
         tell: Tell = lambda about, reason, message: None,
+        past_uses: PastUses | None = None,
     ) -> None:
         """`tell` the users of an object something: what is said of the condition that it begins to borrow."""
         self._state, self._options, self._clock = state, options, clock
@@ -71,7 +73,7 @@ class Reporter:
         self._cohorts = StatusWriter(client, COHORTS, report_seconds=options.report_seconds)
         self._workers_changed, self._queues_changed = asyncio.Event(), asyncio.Event()
         self._copies = CopyCounter(shortest_interval=options.report_seconds)
-        self._quotas = QuotaCounter(state)
+        self._quotas = QuotaCounter(state, past_uses, clock=clock)
         self._shown_workers: set[str] = set()
         self._shown_queues: set[str] = set()
         self._broken: dict[str, str] = {}  # uid, or worker whose copies cannot be counted: what was logged about it
@@ -177,12 +179,12 @@ class Reporter:
         )
 
     def _cohort_status(self, cohort: Json, queues: Mapping[str, int]) -> Parts:
-        counted = self._quotas.counted
+        counted, before = self._quotas.counted, cohort.get("status") or {}
         quota = counted.cohort(cohort["metadata"]["name"]) if counted is not None else None
         view = cohort_view(cohort, self._state.cohort_specs, queues, quota)
         return (
-            ("conditions", lambda: cohort_conditions(view, cohort.get("status") or {}, self._clock())),
-            ("numbers", lambda: cohort_numbers(view)),
+            ("conditions", lambda: cohort_conditions(view, before, self._clock())),
+            ("numbers", lambda: cohort_numbers(view, before)),
         )
 
     async def _count_copies(self) -> None:

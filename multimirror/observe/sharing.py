@@ -10,7 +10,7 @@ fair_share  what is due to it by weight of what is left over, with what others d
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Final, NamedTuple
 
 from multimirror.api import Hold
@@ -19,6 +19,8 @@ from multimirror.batch import Json
 
 _TOLD: Final = 4
 """Resources in one sentence."""
+_MUCH: Final = Decimal("0.1")
+"""Of past use: what is in the status may be off by less."""
 Condition = tuple[str, bool, str, str]
 """Its type, whether it holds, its reason, its message."""
 
@@ -55,6 +57,8 @@ class QuotaView:
     overused: tuple[Overuse, ...] = ()
     limited: bool = False
     """There is something that it may not have more of."""
+    past_use: Json | None = None
+    """What it used before, as its status has it; None: that does not count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +137,18 @@ def are_about_the_same(recent: Json, written: Json) -> bool:
     if not isinstance(now, int) or not isinstance(then, int):
         return bool(now == then)
     return min(now, then) * 2 >= max(now, then)
+
+
+def past_use_is_news(past: Json | None, written: object) -> bool:
+    """Whether it is worth a write of its own: it goes elsewhere than was written, or is off by much by now."""
+    if past is None or not isinstance(written, dict):
+        return past is not None or written is not None
+    if past["using"] != written.get("using"):
+        return True
+    try:
+        return abs(Decimal(past["value"]) - Decimal(str(written.get("value")))) >= _MUCH
+    except InvalidOperation:
+        return True
 
 
 def recent_numbers(starts: RecentStarts | None) -> Json:

@@ -165,6 +165,9 @@ class FleetState(Protocol):
         """Who waits in a queue, in the order in which they would be placed if there were room for one after the other,
         as things are when the first is asked for. None: time has passed, and nobody is found yet."""
 
+    def starts_by_deadlines(self, uid: str) -> float | None:
+        """In how many seconds enough of what runs must have ended for a Job that waits; None: nobody knows."""
+
     def decision(self, uid: str) -> DecisionView | None:
         """None for a Job that does not wait."""
 

@@ -170,6 +170,9 @@ class CachedFleet:
             )
             usage.add(Reservation(queue, candidate.namespace, "", candidate.requests))
 
+    def starts_by_deadlines(self, uid: str) -> float | None:
+        return self._scheduler.starts_by_deadlines(Ref(JOB.resource.name, uid))
+
     def decision(self, uid: str) -> DecisionView | None:
         found = self._scheduler.decisions.get(Ref(JOB.resource.name, uid))
         if found is None:

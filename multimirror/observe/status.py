@@ -25,6 +25,7 @@ from multimirror.observe.sharing import (
     QuotaView,
     are_about_the_same,
     hold_conditions,
+    past_use_is_news,
     recent_numbers,
     share_text,
     sharing_conditions,
@@ -140,9 +141,20 @@ def mirror_queue_numbers(view: MirrorQueueView, before: Json) -> Json:
         **_quota(view.quota, gone=bool(view.problem)),
     }
     recent = recent_numbers(view.starts)
-    if all(before.get(field) == value for field, value in numbers.items()) and are_about_the_same(recent, before):
+    past, is_news = _past_use(view.quota, before, gone=bool(view.problem))
+    same = all(before.get(field) == value for field, value in numbers.items())
+    if same and are_about_the_same(recent, before) and not is_news:
         return numbers
-    return numbers | recent
+    return numbers | recent | past
+
+
+def _past_use(view: QuotaView | None, before: Json, *, gone: bool = False) -> tuple[Json, bool]:
+    """What was used before changes all the time, and follows from what is written: so it is written with other numbers,
+    and alone only if that does not hold any more. Whether it is so."""
+    if view is None and not gone:
+        return {}, False
+    past = view.past_use if view is not None else None
+    return {"pastUse": past}, past_use_is_news(past, before.get("pastUse"))
 
 
 def _quota(view: QuotaView | None, *, gone: bool = False) -> Json:
@@ -173,8 +185,11 @@ def cohort_conditions(view: CohortView, before: Json, now: float) -> Json:
     }
 
 
-def cohort_numbers(view: CohortView) -> Json:
-    return {"queues": _whole(view.queues), **(_amounts(view.quota) if view.quota is not None else {})}
+def cohort_numbers(view: CohortView, before: Json) -> Json:
+    numbers = {"queues": _whole(view.queues), **(_amounts(view.quota) if view.quota is not None else {})}
+    past, is_news = _past_use(view.quota, before)
+    same = all(before.get(field) == value for field, value in numbers.items())
+    return numbers if same and not is_news else numbers | past
 
 
 def _conditions(before: Json, wanted: list[tuple[str, bool, str, str]], now: float, generation: int) -> list[Json]:

@@ -71,6 +71,11 @@ class ManagementCache:
         for informer in self.informers:
             await informer.synced()
 
+    def past_use(self, is_queue: bool, name: str) -> object:
+        """What the status of a queue, or of a Cohort, has of what it used before."""
+        found = (self.queues if is_queue else self.cohorts).get(name)
+        return ((found or {}).get("status") or {}).get("pastUse")
+
     def _queue_changed(self, change: Change) -> None:
         self._note_hold(change)
         if not spec_changed(change):

@@ -3,9 +3,9 @@
 At each fork of a tree, its cohorts and queues send one Job up, and the best of these goes on: one that waits for Jobs
 that are being stopped for it; then one that has waited so long that room is kept for it; then one whose namespace was
 refused less often in this pass, so that nobody has to wait for thousands that do not fit; then one with which its side
-of the fork does not borrow what the Job asks for; then one with which its side has the smaller share; then by the
-queue's own order: priority, the turn of its namespace, age, uid. Between trees, nothing is shared, and the queues' own
-order decides.
+of the fork does not borrow what the Job asks for; then one with which its side has the smaller share, together with
+what it used before where the cohort has a half-life (`past_use`); then by the queue's own order: priority, the turn of
+its namespace, age, uid. Between trees, nothing is shared, and the queues' own order decides.
 
 What a Job is at a fork depends on its own side alone, so when something was placed, or stopped, only the way from its
 queue to the root is put in order anew: each fork keeps a heap, in which an entry that was replaced is passed over. And
@@ -18,6 +18,7 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from multimirror.kinds.pod_sets import Amounts
+from multimirror.scheduling.past_use import NO_PAST, Past
 from multimirror.scheduling.quota import Node, QuotaUsage
 from multimirror.scheduling.shares import NO_SHARE, Share, borrows, share
 
@@ -60,8 +61,8 @@ _TOP: Final = -1
 class HeadOrder:
     """The heads of all queues. `usage` is looked at when a queue is put or refreshed: whoever changes it says so."""
 
-    def __init__(self, usage: QuotaUsage) -> None:
-        self._usage = usage
+    def __init__(self, usage: QuotaUsage, past: Past = NO_PAST) -> None:
+        self._usage, self._past = usage, past
         self._best: dict[int, Head] = {}
         """By node: whom it sends up."""
         self._forks: dict[int, list[tuple[_Key, int, Node]]] = {}
@@ -138,4 +139,6 @@ class HeadOrder:
     def _standing(self, node: Node, head: Head) -> _Standing:
         more = next(adds for each, adds in self._usage.reaching(head.queue, head.requests) if each is node)
         side = share(self._usage, node, more=more)
+        if node.parent is not None and node.parent.half_life is not None:
+            side = self._past.added_to(side, node)
         return borrows(self._usage, node, more), float(side), side

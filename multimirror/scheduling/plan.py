@@ -53,6 +53,7 @@ from multimirror.scheduling.filters import (
 )
 from multimirror.scheduling.growth import GrowthWaits, objection
 from multimirror.scheduling.order import Progress, QueueOrder, in_order, is_next, rank_of
+from multimirror.scheduling.past_use import NO_PAST, Past
 from multimirror.scheduling.preempting import GIVE_UP_SECONDS, Awaited, Preempting, RunningState
 from multimirror.scheduling.preemption_words import Nobody, NotYet, RoomOnItsWay, Stops, WaitsFor
 from multimirror.scheduling.quota import QuotaTree
@@ -85,15 +86,17 @@ def plan(
     tree: QuotaTree | None = None,
     state: RunningState | None = None,
     held_since: Mapping[str, float] = MappingProxyType({}),
+    past: Past = NO_PAST,
 ) -> Iterator[Step | None]:
     """Decide about everybody who waits, in order. None is a checkpoint: nothing is decided, but time has passed.
 
     `in_flight`: how many placements of each namespace were decided before, and are not written yet. `resume`: how far
     passes came that were broken off; then not everybody is looked at again (see `order`). `tree`: the quota of these
     queues and their cohorts (`quota_tree`); without it, cohorts are what a name makes of them. `state`: what runs;
-    without it, nobody is stopped for anybody. `held_since`: by queue, since when it is held, for words."""
+    without it, nobody is stopped for anybody. `held_since`: by queue, since when it is held, for words. `past`: what
+    was used before, where a cohort of the tree has a half-life."""
     specs = dict(queues)
-    shared = SharedQuota(tree if tree is not None else quota_tree(specs), specs)
+    shared = SharedQuota(tree if tree is not None else quota_tree(specs), specs, past)
     state = state or RunningState()
     progress = Progress(Counter(in_flight), resume=resume, ahead=_ahead(waiting, state, shared))
     made = _Pass(

@@ -64,7 +64,19 @@ class Short:
 class Node:
     """A queue or a cohort in its tree. Compared by identity."""
 
-    __slots__ = ("children", "cycle", "height", "index", "is_queue", "name", "parent", "path", "quotas", "weight")
+    __slots__ = (
+        "children",
+        "cycle",
+        "half_life",
+        "height",
+        "index",
+        "is_queue",
+        "name",
+        "parent",
+        "path",
+        "quotas",
+        "weight",
+    )
 
     def __init__(self, name: str, weight: Fraction, parent: "Node | None", *, index: int, is_queue: bool) -> None:
         self.name, self.weight, self.parent, self.index, self.is_queue = name, weight, parent, index, is_queue
@@ -72,6 +84,8 @@ class Node:
         self.quotas: dict[str, NodeQuota] = {}
         """Of the resources that count here."""
         self.cycle: CohortCycle | None = None
+        self.half_life: int | None = None
+        """Of a cohort: in so many seconds half of what its members used before is forgotten; None: all of it is."""
         self.height = 0
         """Above the queues: 0 for a queue."""
         self.path: tuple[Node, ...] = (self, *(parent.path if parent is not None else ()))
@@ -110,6 +124,8 @@ class QuotaTree:
         self.cohorts: dict[str, Node] = {}
         self.cycles: dict[str, CohortCycle] = {}
         """By cohort: those on a cycle, and those that lead to one."""
+        self.decays = False
+        """Somewhere what was used before counts."""
         quotas: list[Quota] = []
         for name in (*cohorts, *(spec.cohort for spec in queues.values() if spec.cohort is not None)):
             self._make_cohort(name, cohorts, quotas)
@@ -136,7 +152,10 @@ class QuotaTree:
         parent = self.cohorts.get(at) if at is not None else None
         for each in reversed(way):
             spec = specs.get(each, _ONLY_NAMED)
+            above = parent.half_life if parent is not None else None
             parent = self.cohorts[each] = self._make(each, spec.weight, parent, quotas, spec.quota, is_queue=False)
+            parent.half_life = spec.half_life if spec.half_life is not None else above
+            self.decays |= parent.half_life is not None
 
     def _make(
         self, name: str, weight: Fraction, parent: Node | None, quotas: list[Quota], quota: Quota, *, is_queue: bool

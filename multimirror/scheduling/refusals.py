@@ -13,6 +13,7 @@ from multimirror.api import PREEMPTIBLE_LABEL, Hold, Preempts
 from multimirror.batch.times import format_time, utc_datetime
 from multimirror.kinds.pod_sets import Amounts
 from multimirror.scheduling.filters import text
+from multimirror.scheduling.past_use import NO_PAST, Past
 from multimirror.scheduling.quota import Node, QuotaUsage, Short
 from multimirror.scheduling.shares import share
 
@@ -166,6 +167,7 @@ class Overtaken:
     queue: Node
     short: Short
     winner: Node
+    past: Past = NO_PAST
 
     def __str__(self) -> str:
         name, queue = self.short.resource, self.queue
@@ -176,11 +178,21 @@ class Overtaken:
         ours, theirs = queue.below(fork), self.winner.below(fork)
         reaches = dict(self.usage.reaching(queue.name, {name: self.short.asked}))
         has, would = share(self.usage, theirs), share(self.usage, ours, more=reaches[ours])
+        next_was = f"it fitted, but {_called(theirs)} was next for what is shared: its share is {has}"
         # Its share is what it is with its Job; equal ones were told apart by what else counts.
-        then = "; of equal shares priority decides, then age" if has == would else ""
+        if fork.half_life is None:
+            then = "; of equal shares priority decides, then age" if has == would else ""
+            return f"{next_was}, that of {_called(ours)} would be {would}{then}. Now {left}"
+        theirs_before, ours_before = self.past.counted(theirs), self.past.counted(ours)
+        theirs_all, ours_all = has.plus(theirs_before), would.plus(ours_before)
+        then = ""
+        if theirs_all == ours_all:
+            then = "; of equal sums priority decides, then age"
+        elif theirs_all < ours_all and not has < would:
+            then = "; what was used before decided"
         return (
-            f"it fitted, but {_called(theirs)} was next for what is shared: its share is {has}, that of "
-            f"{_called(ours)} would be {would}{then}. Now {left}"
+            f"{next_was} and {theirs_before} for what it used before, that of {_called(ours)} would be {would} and "
+            f"{ours_before}{then}. Now {left}"
         )
 
 

@@ -35,11 +35,13 @@ from multimirror.scheduling.announcements import Announcements
 from multimirror.scheduling.assignments import Assignment, Assignments
 from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
 from multimirror.scheduling.claim_writes import ClaimWrites
+from multimirror.scheduling.deadlines import starts_by_deadlines
 from multimirror.scheduling.decisions import Placed, PlacementDecision, Preempts, Step, Waits
 from multimirror.scheduling.free_room import FreeRooms
 from multimirror.scheduling.marks import Marks
 from multimirror.scheduling.order import FRONT
 from multimirror.scheduling.parking import Parking
+from multimirror.scheduling.past_use import PastUses
 from multimirror.scheduling.plan import plan
 from multimirror.scheduling.quota import QuotaTree
 from multimirror.scheduling.shared_quota import quota_tree
@@ -75,6 +77,7 @@ class Scheduler:
         clock: Callable[[], float],
         cohorts: Callable[[], Mapping[str, CohortSpec]] = dict,
         held_since: Callable[[], Mapping[str, float]] = dict,
+        past_uses: PastUses | None = None,
         keep: Callable[[Kind, Json], None] = lambda kind, obj: None,
         unshown: Callable[[Ref, float], None] = lambda ref, seconds: None,
         concurrency: int = 16,
@@ -85,6 +88,7 @@ class Scheduler:
         self._unshown = unshown
         self._queues, self._workers, self._worker, self._clock = queues, workers, worker, clock
         self._trees, self._rooms, self._held_since = _Trees(cohorts), FreeRooms(), held_since
+        self._past_uses = past_uses or PastUses()
         self._waiting, self._parking, self._claims = Waiting(), Parking(), ClaimWrites()
         self.marks = Marks(assignments.running, assignments.kinds, self._waiting)
         self._again: float | None = None
@@ -140,7 +144,19 @@ class Scheduler:
         queues, usage = dict(self._queues()), self._assignments.usage.snapshot()
         state = self.marks.state(self._clock())
         tree, held_since = self._trees.of(queues), self._held_since()
-        return plan(waiting, queues, self._places(), usage, tree=tree, state=state, held_since=held_since)
+        past = self._past_uses.at(tree, self._clock())
+        return plan(waiting, queues, self._places(), usage, tree=tree, state=state, held_since=held_since, past=past)
+
+    def starts_by_deadlines(self, ref: Ref) -> float | None:
+        """In how many seconds enough of what runs must have ended for one that waits; None: nobody knows."""
+        candidate = self._waiting.get(ref)
+        waiter = self._waiting.snapshot().find(candidate) if candidate is not None else None
+        if waiter is None:
+            return None
+        queues, usage = dict(self._queues()), self._assignments.usage.snapshot()
+        state, tree = self.marks.state(self._clock()), self._trees.of(queues)
+        starts = starts_by_deadlines(waiter, queues, self._places(), usage, tree=tree, state=state)
+        return starts - state.now if starts is not None else None
 
     def pending(self, queue: str) -> int:
         """How many wait in a queue."""
@@ -196,6 +212,7 @@ class Scheduler:
             tree=tree,
             state=state,
             held_since=dict(self._held_since()),
+            past=self._past_uses.at(tree, self._clock()),
         )
         reached, done = _Reached(), False
         while not done:

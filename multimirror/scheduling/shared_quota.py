@@ -17,6 +17,7 @@ from multimirror.scheduling.candidates import Candidate, Growth
 from multimirror.scheduling.filters import AboveQuota, QuotaUsed
 from multimirror.scheduling.growth import GrowthWaits
 from multimirror.scheduling.heads import HeadOrder
+from multimirror.scheduling.past_use import NO_PAST, Past
 from multimirror.scheduling.preemption import MOST_STOPS
 from multimirror.scheduling.quota import Node, QuotaTree, QuotaUsage, Short
 from multimirror.scheduling.refusals import (
@@ -49,14 +50,14 @@ def quota_tree(
 class SharedQuota:
     """Begins with nothing counted: see `count`."""
 
-    def __init__(self, tree: QuotaTree, specs: Mapping[str, MirrorQueueSpec]) -> None:
-        self.tree, self._specs = tree, specs
+    def __init__(self, tree: QuotaTree, specs: Mapping[str, MirrorQueueSpec], past: Past = NO_PAST) -> None:
+        self.tree, self._specs, self._past = tree, specs, past
         self._before = QuotaUsage(tree)
         self._books = PassQuota(self._before)
         self._charged: QuotaUsage | None = None
         self._last: dict[int, Node] = {}
         """By root: the queue of the last Job that was placed in this pass."""
-        self.heads = HeadOrder(self._books.later)
+        self.heads = HeadOrder(self._books.later, past)
         self._asks: tuple[Candidate, Preemptor] | None = None
 
     def __contains__(self, queue: str) -> bool:
@@ -80,7 +81,7 @@ class SharedQuota:
         waiting = [self.asks(each) for each in awaited if each.queue in self]
         counted = frozenset(there)
         self._books = PassQuota(self._before, (job for job in leaving if job.queue in counted), waiting)
-        self.heads = HeadOrder(self._books.later)
+        self.heads = HeadOrder(self._books.later, self._past)
 
     def asks(self, candidate: Candidate) -> Preemptor:
         if self._asks is None or self._asks[0] is not candidate:  # it is asked for several times in a row
@@ -194,7 +195,7 @@ class SharedQuota:
     def _too_little(self, queue: Node, candidate: Candidate, short: Short) -> Objection:
         last = self._last.get(queue.root.index)
         if last is not None and self._before.fits(candidate.queue, candidate.requests):
-            return Objection("OthersFirst", Overtaken(self.charged, queue, short, last))
+            return Objection("OthersFirst", Overtaken(self.charged, queue, short, last, self._past))
         if queue.parent is None:
             name, limit = short.resource, queue.quotas[short.resource].subtree
             left = limit - self.charged.used(queue, name)

@@ -41,6 +41,14 @@ class Share:
         """Rounded up; None: infinite."""
         return None if self.infinite else -(-1000 * self._numerator // self._denominator)
 
+    def plus(self, other: "Share") -> "Share":
+        """Both together, of what this one is of."""
+        made = Share(resource=self.resource, borrows=self.borrows)
+        made.infinite = self.infinite or other.infinite
+        made._numerator = self._numerator * other._denominator + other._numerator * self._denominator
+        made._denominator = self._denominator * other._denominator
+        return made
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Share):
             return NotImplemented

@@ -14,7 +14,7 @@ from multimirror.cli.process import explain, queue, what_if
 from multimirror.kube.health import HealthServer
 from tests.e2e.cli.operating import Answer, says
 from tests.e2e.dispatching import Stage, running
-from tests.e2e.sharing import Cohort, Json, is_marked, stops_after
+from tests.e2e.sharing import Cohort, Json, is_marked, stops_after, stops_at_once
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("impatient")
@@ -146,3 +146,30 @@ async def test_why_names_the_victims_that_are_waited_for(stage: Stage, cohort: C
 
 def of_jobs(exchange: Any) -> bool:
     return bool(exchange.call.resource.startswith("jobs"))
+
+
+async def test_the_first_that_waits_hears_when_what_runs_must_have_ended(stage: Stage, cohort: Cohort) -> None:
+    """Its queue has started nothing, so nobody could say by that; nor of the second."""
+
+    def ten_minutes(job: Json) -> None:
+        job["spec"]["activeDeadlineSeconds"] = 600
+        stops_at_once(job)
+
+    await cohort.share(preempts=[])
+    async with terminal(stage) as command:
+        await cohort.b_borrows(change=ten_minutes)
+        for name in ("first", "second"):
+            await cohort.submit(name, cohort.a)
+            await cohort.told("Waiting", "cpu", name)
+        told = await asked(
+            command, "why", "first", "-n", stage.namespace, so=lambda told: told["estimateSeconds"] is not None
+        )
+        assert 500 < told["estimateSeconds"] <= 600
+        text = " ".join((await command("why", "job/first", "-n", stage.namespace)).out.split())
+        assert "first of 2 in its queue; starts in about 10 min (then enough of what runs must have ended" in text
+        (first, second) = (await asked(command, "queue", cohort.a, so=lambda told: len(told["order"] or ()) == 2))[
+            "order"
+        ]
+        assert "estimateSeconds" in first
+        assert "estimateSeconds" not in second
+        await cohort.finish("b-1", "first", "b-2", "second")

@@ -2,6 +2,8 @@
 changes while Jobs run.
 """
 
+from decimal import Decimal
+
 import pytest
 
 from multimirror.api import COHORTS, MIRROR_QUEUES
@@ -211,3 +213,38 @@ async def test_a_queue_of_weight_0_has_what_nobody_else_wants(stage: Stage, coho
             await cohort.run(name, cohort.a)
         assert len(await cohort.waiting("b-1", "b-2")) == 2
         await cohort.finish("a-1", "a-2", "b-1", "b-2")
+
+
+async def past_use(stage: Stage, queue: str, using: str) -> Json:
+    """What a queue's status says that it used before, once it uses that."""
+
+    def found(obj: Json) -> Json:
+        return (obj.get("status") or {}).get("pastUse") or {}
+
+    obj = await until(stage.management, MIRROR_QUEUES, None, queue, lambda each: found(each).get("using") == using)
+    return found(obj)
+
+
+async def test_who_used_much_before_comes_after_who_used_nothing_also_after_a_restart(
+    stage: Stage, cohort: Cohort
+) -> None:
+    """By priority b's Job would be first. What b used before, the second dispatcher has from its status alone."""
+    await cohort.pool("1", halfLife="60s")
+    await cohort.share("0", preempts=[], maxPriority=100)
+    async with stage.dispatcher():
+        await cohort.run("b-1", cohort.b)
+        await past_use(stage, cohort.b, "1")
+        await cohort.finish("b-1")
+        assert Decimal((await past_use(stage, cohort.b, "0"))["value"]) > 0
+    await cohort.submit("b-2", cohort.b, priority=100)
+    await cohort.submit("a-1", cohort.a)
+    async with stage.dispatcher():
+        await stage.until(running, "a-1")
+        assert await cohort.waiting("b-2")
+        await cohort.told(
+            "Waiting",
+            rf"queue {cohort.a} was next for what is shared: its share is 1000 of 1000 and 0 of 1000 for what it used "
+            rf"before, that of queue {cohort.b} would be 1000 of 1000 and \d+ of 1000; what was used before decided",
+            "b-2",
+        )
+        await cohort.finish("a-1", "b-2")

@@ -20,7 +20,7 @@ Examples:
   multimirror queue training --limit 100 -o json
 """
 _AMOUNTS = ("own", "used", "borrowed", "lent")
-_FIELDS = (*_AMOUNTS, "share", "fairShare", "startsPerHour", "waitSeconds", "head")
+_FIELDS = (*_AMOUNTS, "share", "fairShare", "pastUse", "startsPerHour", "waitSeconds", "head")
 
 
 @click.command(epilog=EXAMPLES)
@@ -96,7 +96,7 @@ def _print(answer: dict[str, Any]) -> None:
     if resources:
         lines = [(name, *((answer[field] or {}).get(name, "0") for field in _AMOUNTS)) for name in resources]
         echo("\n".join(table(("RESOURCE", "OWN", "USED", "BORROWED", "LENT"), lines)))
-    for words in (_share(answer), _speed(answer), *answer["says"]):
+    for words in (_share(answer), _past_use(answer), _speed(answer), *answer["says"]):
         if words:
             echo(hanging(words, 0))
     if answer["order"]:
@@ -120,6 +120,15 @@ def _share(answer: dict[str, Any]) -> str:
         return ""
     fair = f"; due to it by weight: {answer['fairShare']}" if answer["fairShare"] is not None else ""
     return f"share: {answer['share']} of 1000 that can be lent, over its weight{fair}"
+
+
+def _past_use(answer: dict[str, Any]) -> str:
+    past = answer["pastUse"]
+    if not past:
+        return ""
+    value, using = (f"{1000 * float(past[field]):.0f}" for field in ("value", "using"))
+    counts = f"twice that, over its weight, is added to its share in the order of cohort {answer['cohort']}"
+    return f"used before: {value} of 1000 at {past['at']}, {using} since then; {counts}"
 
 
 def _speed(answer: dict[str, Any]) -> str:

@@ -175,7 +175,7 @@ def _tell_choices(queue: ClusterQueue, findings: Findings) -> None:
         )
     if queue.admission_mode == "UsageBasedAdmissionFairSharing":
         text = "what LocalQueues used before does not count; the namespaces of a queue take turns"
-        remedy = "a queue for each team: what queues use now is shared by weight"
+        remedy = "a queue for each team, in a Cohort with halfLife: usageHalfLifeTime of Kueue's configuration"
         findings.left_out(about, "spec.admissionScope", text, remedy)
 
 

@@ -336,6 +336,7 @@ async def test_what_a_queue_shares_is_shown_in_columns(server: Server) -> None:
             "borrowed": {"cpu": "8"},
             "share": share,
             "fairShare": 500,
+            "pastUse": {"value": "0.412345678", "using": "1", "at": "2026-11-01T00:00:00Z"},
             "waitSeconds": {"p50": 3, "p90": 60},
             "startsPerHour": 4,
         }

@@ -286,7 +286,8 @@ def test_a_cohort_that_says_nothing_is_what_a_name_alone_is() -> None:
 
 def test_a_cohort_that_says_everything() -> None:
     quota = {"resources": {"cpu": 50}, "borrow": {"cpu": 10}, "lend": {"memory": "1Gi"}}
-    assert CohortSpec.read(a_cohort(parent="company", weight=2, quota=quota)) == CohortSpec(
+    assert CohortSpec.read(a_cohort(parent="company", weight=2, quota=quota, halfLife="24h")) == CohortSpec(
+        half_life=86400,
         parent="company",
         weight=Fraction(2),
         quota=Quota(resources={"cpu": Decimal(50)}, borrow={"cpu": Decimal(10)}, lend={"memory": Decimal(2**30)}),
@@ -302,6 +303,11 @@ def test_a_cohort_that_says_everything() -> None:
         pytest.param({"quota": {"borrow": {"cpu": 1}}}, "quota.borrow", "needs spec.parent", id="a root borrows"),
         pytest.param({"quota": {"lend": {"cpu": 0}}}, "quota.lend", "nobody to lend to", id="a root lends"),
         pytest.param({"quota": {"jobs": 3}}, "quota.jobs", "only a MirrorQueue", id="a number of Jobs"),
+        pytest.param({"halfLife": "soon"}, "halfLife", "such as 1h30m", id="a half-life that is no duration"),
+        pytest.param({"halfLife": "-1h"}, "halfLife", "-1h", id="a negative half-life"),
+        pytest.param({"halfLife": "0s"}, "halfLife", "must be at least 60s, not 0s", id="a half-life of nothing"),
+        pytest.param({"halfLife": 3600}, "halfLife", "must be a text", id="a number for a half-life"),
+        pytest.param({"halfLife": "8761h"}, "halfLife", "must be at most 8760h, not 8761h", id="more than a year"),
     ],
 )
 def test_a_cohort_that_makes_no_sense_is_refused_by_field(spec: dict[str, Any], field: str, remedy: str) -> None:
@@ -476,7 +482,7 @@ WORDS = st.sampled_from(
         ),
         *("values", "workers", "names", "selector", "placement", "quota", "jobs", "onWorkerLost", "after", "action"),
         *("retention", "fence", "lease", "grace", "cpu", "queueingStrategy"),
-        *("cohort", "parent", "borrow", "lend", "preempts", "minRuntime", "start", "within", "attempts"),
+        *("halfLife", "cohort", "parent", "borrow", "lend", "preempts", "minRuntime", "start", "within", "attempts"),
         "hold",
     ]
 )

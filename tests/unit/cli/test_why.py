@@ -53,6 +53,7 @@ QUEUE = {
         "borrowed": {"gpu": "8"},
         "share": 250,
         "fairShare": 300,
+        "pastUse": {"value": "0.412345678", "using": "0.5", "at": "2026-11-01T00:00:00Z"},
         "startsPerHour": 4,
         "waitSeconds": {"p50": 20, "p90": 900},
         "conditions": [{"type": "Borrowing", "status": "True", "message": "it uses 24 gpu, 16 its own"}],
@@ -149,6 +150,8 @@ async def test_a_queue_shows_what_it_shares_and_who_waits(tmp_path: Path, capsys
         "RESOURCE   OWN   USED   BORROWED   LENT",
         "gpu        16    24     8          0",
         "share: 250 of 1000 that can be lent, over its weight; due to it by weight: 300",
+        "used before: 412 of 1000 at 2026-11-01T00:00:00Z, 500 since then; twice that, over its weight, is added to "
+        "its share in the order of cohort research",
         "started in the last hour: 4; half of them had waited 20 s, nine of ten 900 s at most",
         "it uses 24 gpu, 16 its own",
         "POSITION   JOB          PRIORITY   STARTS         REASON          WHY",

@@ -50,6 +50,7 @@ class Fleet:
     copies: dict[str, list[str]] = field(default_factory=dict)
     originals: dict[str, Original] = field(default_factory=dict)
     decisions: dict[str, DecisionView] = field(default_factory=dict)
+    deadlines: dict[str, float] = field(default_factory=dict)
 
     def worker_clusters(self) -> Iterable[Json]:
         return tuple(self.clusters)
@@ -112,6 +113,9 @@ class Fleet:
         for job in self.lines.get(queue, ()):
             yield None
             yield job
+
+    def starts_by_deadlines(self, uid: str) -> float | None:
+        return self.deadlines.get(uid)
 
     def decision(self, uid: str) -> DecisionView | None:
         return self.decisions.get(uid)

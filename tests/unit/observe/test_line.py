@@ -45,6 +45,25 @@ def test_a_job_that_waits_has_a_position_and_an_estimate() -> None:
     assert told["why"] == "it asks for 2"
 
 
+def test_the_first_starts_when_enough_of_what_runs_must_have_ended_if_that_is_sooner() -> None:
+    fleet = a_fleet(1, 2, jobs=4, cpu=12)
+    fleet.deadlines = {"u1": 100.4, "u2": 1.0}
+    assert explained(fleet, "t/1")["estimateSeconds"] == 100
+    assert explained(fleet, "t/2")["estimateSeconds"] == 900, "those behind it as ever: 3 cpu, at 12 an hour"
+    fleet.deadlines = {"u1": 301.0}
+    assert explained(fleet, "t/1")["estimateSeconds"] == 300, "the queue is faster than its deadlines"
+
+
+def test_by_deadlines_the_first_has_an_estimate_where_nothing_was_started() -> None:
+    fleet = a_fleet(1, 2)
+    fleet.deadlines = {"u1": 600.0}
+    assert explained(fleet, "t/1")["estimateSeconds"] == 600
+    assert "estimateSeconds" not in explained(fleet, "t/2")
+    held = a_fleet(1, decision=DecisionView(reason="Held", message="", why=""))
+    held.deadlines = {"u1": 600.0}
+    assert "estimateSeconds" not in explained(held, "t/1")
+
+
 def test_nothing_is_estimated_where_nothing_was_started() -> None:
     told = explained(a_fleet(1, 2), "t/2")
     assert (told["position"], told["startsPerHour"]) == (2, 0)

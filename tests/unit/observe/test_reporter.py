@@ -11,13 +11,14 @@ import pytest
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from multimirror.api import COHORTS, MIRROR_QUEUES, WORKER_CLUSTERS, MirrorQueueSpec, Quota
+from multimirror.api import COHORTS, MIRROR_QUEUES, WORKER_CLUSTERS, CohortSpec, MirrorQueueSpec, Quota
 from multimirror.batch import Json
 from multimirror.kube.errors import Invalid
 from multimirror.observe.copies import CopyCounter
 from multimirror.observe.reporter import Reporter
 from multimirror.observe.sharing import RecentStarts
 from multimirror.options import DispatcherOptions
+from multimirror.scheduling.past_use import PastUses
 from multimirror.workers import WorkerState
 from tests.unit.kube.virtual_time import virtual_time
 from tests.unit.observe.fleets import Api, Fleet, Sum
@@ -35,7 +36,11 @@ def now() -> float:
 
 @asynccontextmanager
 async def reporting(
-    api: Api, *, counted: bool = True, told: list[tuple[str, str, str]] | None = None
+    api: Api,
+    *,
+    counted: bool = True,
+    told: list[tuple[str, str, str]] | None = None,
+    past_uses: PastUses | None = None,
 ) -> AsyncIterator[Reporter]:
     """`told`: is given what is told of objects, by name."""
     options = DispatcherOptions(report_seconds=5.0, contact_seconds=60.0)
@@ -44,7 +49,7 @@ async def reporting(
         if told is not None:
             told.append((about["metadata"]["name"], reason, message))
 
-    reporter = Reporter(api.client, api.fleet, options, clock=now, tell=tell)
+    reporter = Reporter(api.client, api.fleet, options, clock=now, tell=tell, past_uses=past_uses)
     task = asyncio.get_running_loop().create_task(reporter.run())
     if counted:
         reporter.counted()
@@ -541,6 +546,79 @@ async def test_borrowing_that_comes_and_goes_is_not_written_each_time() -> None:
         assert conditions(api.status(MIRROR_QUEUES, "a")) in (
             {"Ready": "True", "Borrowing": holds, "Overused": "False"} for holds in ("True", "False")
         )
+
+
+def remembering(half_life: int | None = 3600, **used: int) -> tuple[Api, PastUses]:
+    """A cohort whose queues' past counts, and who knows it."""
+    api = sharing(**used)
+    api.put(COHORTS, "c")
+    api.fleet.cohort_specs["c"] = CohortSpec(half_life=half_life)
+
+    def written(is_queue: bool, name: str) -> object:
+        return api.status(MIRROR_QUEUES if is_queue else COHORTS, name).get("pastUse")
+
+    return api, PastUses(written)
+
+
+@virtual_time
+async def test_what_was_used_before_stands_in_the_status_and_is_seldom_written() -> None:
+    """Of what goes on as it did, every tenth: so much time may pass, there is an end to it."""
+    api, past_uses = remembering(300, a=15, b=0)
+    async with reporting(api, past_uses=past_uses) as reporter:
+        await asyncio.sleep(WHILE)
+        assert api.status(MIRROR_QUEUES, "a")["pastUse"]["using"] == "0.75"
+        assert api.status(MIRROR_QUEUES, "b")["pastUse"] == api.status(MIRROR_QUEUES, "b")["pastUse"] | {"value": "0"}
+        before = len(api.writes)
+        for _ in range(50):
+            reporter.wake()
+            await asyncio.sleep(60)
+        writes = api.writes[before:]
+        assert {write.name for write in writes} == {"a"}
+        assert 4 <= len(writes) <= 8, "from 0 to 0.75, in ten half-lives"
+        assert Decimal(api.status(MIRROR_QUEUES, "a")["pastUse"]["value"]) > Decimal("0.6")
+
+
+@virtual_time
+async def test_a_busy_queue_costs_no_write_more_because_its_past_counts() -> None:
+    counts = []
+    for half_life in (None, 60):
+        api, past_uses = remembering(half_life, a=14, b=2)
+        async with reporting(api, past_uses=past_uses) as reporter:
+            await asyncio.sleep(WHILE)
+            before = len(api.writes)
+            for second in range(120):
+                use(api, a=14 + second % 3)
+                reporter.wake()
+                await asyncio.sleep(1)
+            counts.append(sum(write.name == "a" for write in api.writes[before:]))
+            shown = "pastUse" in api.status(MIRROR_QUEUES, "a")
+            assert shown is (half_life is not None)
+    assert counts[1] <= counts[0] + 1
+
+
+@virtual_time
+async def test_a_restart_goes_on_from_what_the_status_says() -> None:
+    api, past_uses = remembering(a=20, b=0)
+    async with reporting(api, past_uses=past_uses):
+        await asyncio.sleep(3600)
+    use(api, a=0)
+    again = PastUses(lambda is_queue, name: api.status(MIRROR_QUEUES if is_queue else COHORTS, name).get("pastUse"))
+    async with reporting(api, past_uses=again):
+        await asyncio.sleep(WHILE)
+        found = api.status(MIRROR_QUEUES, "a")["pastUse"]
+        assert (found["using"], round(float(found["value"]), 1)) == ("0", 0.5)
+
+
+@virtual_time
+async def test_without_a_half_life_the_past_leaves_the_status() -> None:
+    api, past_uses = remembering(a=20, b=0)
+    async with reporting(api, past_uses=past_uses) as reporter:
+        await asyncio.sleep(WHILE)
+        assert "pastUse" in api.status(MIRROR_QUEUES, "a")
+        api.fleet.cohort_specs = {"c": CohortSpec()}
+        reporter.wake()
+        await asyncio.sleep(WHILE)
+        assert "pastUse" not in api.status(MIRROR_QUEUES, "a")
 
 
 @virtual_time
