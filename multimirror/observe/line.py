@@ -22,6 +22,8 @@ _FOR_A_CHANGE: Final = frozenset(
     ("NeverFits", "Invalid", "QueueMissing", "Held", "Draining", "Cycle", "NoWorkers", "OwnQuotaOnly")
 )
 """Reasons to wait that time does not take away, or not by the queue's going on."""
+_FARTHEST_SECONDS: Final = 366 * 24 * 3600
+"""Nobody knows what is later than that; and what people ask for may be later than any calendar goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,4 +70,5 @@ def estimate(place: Place, reason: str, starts: RecentStarts | None) -> int | No
         return None
     hours = [amount / starts.sizes[name] for name, amount in place.ahead.items() if amount and starts.sizes.get(name)]
     unknown = any(amount and not starts.sizes.get(name) for name, amount in place.job.requests.items())
-    return round(3600 * max(hours)) if hours and not unknown else None
+    seconds = round(3600 * max(hours)) if hours and not unknown else None
+    return seconds if seconds is not None and seconds <= _FARTHEST_SECONDS else None
