@@ -239,3 +239,15 @@ def told(state: WorkerState) -> tuple[bool, str]:
     """What its status says."""
     ((_, holds, reason, _),) = [each for each in conditions(state, cordoned=False) if each[0] == "RoomCounted"]
     return holds, reason
+
+
+def test_pods_that_come_and_go_all_over_a_worker_make_only_their_own_nodes_anew() -> None:
+    nodes = FreeNodes()
+    for number in range(100):
+        nodes.put_node(a_node(f"n{number}", cpu="4", pods="10"))
+    before = {node.name: node for _, node in nodes.view().table.nodes()}
+    for number in (0, 40, 99):  # one in each block
+        nodes.put_pod(f"team/p{number}", kept(a_pod(f"p{number}", node=f"n{number}")))
+    after = {node.name: node for _, node in nodes.view().table.nodes()}
+    assert {name for name, node in after.items() if node is not before[name]} == {"n0", "n40", "n99"}
+    assert free(nodes.view()) == {f"n{number}": 3 if number in (0, 40, 99) else 4 for number in range(100)}
