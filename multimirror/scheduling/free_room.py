@@ -8,7 +8,7 @@ its room until it is charged no more. Where a scheduler will put pods that are n
 as many places as they need, but maybe others.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
@@ -34,10 +34,23 @@ class FreeRoom:
     @classmethod
     def of(cls, view: NodesView, placed: Iterable[tuple[str, Gang]]) -> "FreeRoom":
         """`placed`: by uid, what everybody has reserved who has this worker."""
+        steps = cls.steps(view, placed)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                found: FreeRoom = end.value
+                return found
+
+    @classmethod
+    def steps(cls, view: NodesView, placed: Iterable[tuple[str, Gang]]) -> "Generator[None, None, FreeRoom]":
+        """The same in small steps: on a large worker each one that is not there yet costs a look at all of its nodes,
+        and a worker that never shows any pods has as many of those as it was given Jobs."""
         missing = ((uid, _missing(gang, len(view.seen.get(uid, ())))) for uid, gang in placed)
         table, unseen = view.table, {}
         for uid, gang in sorted(((uid, gang) for uid, gang in missing if gang), key=lambda each: each[0]):
             table, unseen[uid] = slots.put_all(table, gang)
+            yield
         return cls(table, view.seen, unseen)
 
     def fits(self, gang: Gang) -> bool:
@@ -149,13 +162,22 @@ class FreeRooms:
         self._known: dict[str, tuple[NodesView, int, FreeRoom]] = {}
 
     def of(self, worker: str, view: NodesView, usage: UsageCache) -> FreeRoom:
+        for _ in self.steps(worker, view, usage):
+            pass
+        return self._known[worker][2]
+
+    def steps(self, worker: str, view: NodesView, usage: UsageCache) -> Iterator[None]:
+        """Make it, where it is not known, as things are at the first step; then it is `latest`."""
         version = usage.version(worker)
         known = self._known.get(worker)
         if known is not None and known[0] is view and known[1] == version:
-            return known[2]
-        room = FreeRoom.of(view, ((ref.uid, each.gang) for ref, each in usage.reservations(worker)))
+            return
+        placed = [(ref.uid, each.gang) for ref, each in usage.reservations(worker)]
+        room = yield from FreeRoom.steps(view, placed)
         self._known[worker] = view, version, room
-        return room
+
+    def latest(self, worker: str) -> FreeRoom:
+        return self._known[worker][2]
 
     def forget_all_but(self, workers: Iterable[str]) -> None:
         for name in self._known.keys() - set(workers):

@@ -176,7 +176,8 @@ class Scheduler:
 
     async def _pass(self) -> None:
         """One plan, with pauses, to its end; or until as much is decided as can be written soon."""
-        queues, workers = dict(self._queues()), self._places()
+        workers = await self._places_in_slices()
+        queues = dict(self._queues())
         heads: dict[str, Waits | Preempts] = {}
         untold: Turns[Ref, Waits | Preempts] = Turns()  # by namespace
         self._untold = False
@@ -237,6 +238,21 @@ class Scheduler:
         for name, each in found.items():
             if each.nodes is not None:
                 found[name] = replace(each, free=self._rooms.of(name, each.nodes, usage))
+        self._rooms.forget_all_but(found)
+        return found
+
+    async def _places_in_slices(self) -> dict[str, WorkerSnapshot]:
+        """The same, with pauses. What somebody gave back meanwhile is news: the next pass knows it."""
+        found, started = dict(self._workers()), time.perf_counter()
+        for name, each in found.items():
+            if each.nodes is None:
+                continue
+            for _ in self._rooms.steps(name, each.nodes, self._assignments.usage):
+                took = time.perf_counter() - started
+                if took > _SLICE_SECONDS:
+                    await asyncio.sleep(max(_SHORTEST_PAUSE_SECONDS, 4 * took))
+                    started = time.perf_counter()
+            found[name] = replace(each, free=self._rooms.latest(name))
         self._rooms.forget_all_but(found)
         return found
 

@@ -256,3 +256,13 @@ def test_room_is_made_anew_only_when_something_is_another() -> None:
     assert isinstance(second, FreeRoom)
     assert second is not first
     assert not second.fits(gang(4, 2))
+
+
+def test_the_room_of_a_worker_that_shows_no_pods_is_made_in_as_many_steps_as_it_has_jobs() -> None:
+    rooms, usage = FreeRooms(), UsageCache()
+    for number in range(100):
+        usage.put(ref(f"x{number}"), Reservation("q", "team", "w1", requests(1), gang(1)))
+    view = NodesView(NodeTable.of([a_node(f"n{number}", gpu=8) for number in range(50)]))
+    assert len(list(rooms.steps("w1", view, usage))) == 100
+    assert rooms.latest("w1").unseen == FreeRooms().of("w1", view, usage).unseen
+    assert list(rooms.steps("w1", view, usage)) == [], "it is known"
