@@ -76,9 +76,13 @@ def _slots_when_empty(block: Block, shape: PodShape) -> int:
     return known
 
 
-def _is_too_small(most: Amounts, shape: PodShape) -> bool:
+def _is_too_small(most: Callable[[str], int | None], shape: PodShape) -> bool:
     """No node of a block has enough of something."""
-    return any(name in most and most[name] < amount for name, amount in shape.asked)
+    for name, amount in shape.asked:
+        there = most(name)
+        if there is not None and there < amount:
+            return True
+    return False
 
 
 def places_at(table: NodeTable, place: int, shape: PodShape) -> int:
