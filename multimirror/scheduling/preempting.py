@@ -118,6 +118,8 @@ class Preempting:
         for ref, each in self.awaited.items():
             if each.worker is not None:
                 self._on.setdefault(each.worker, {})[ref] = each
+        self._kept_in: dict[str, tuple[FreeRoom, list[Awaited], FreeRoom]] = {}
+        """By worker: what is left beside those that are to go there, and of what."""
         self._preemptors, self._victims, self._searches = MOST_PREEMPTORS, MOST_VICTIMS, MOST_SEARCHES
         self._min_runtime: dict[str, float] | None = None
 
@@ -140,9 +142,14 @@ class Preempting:
         awaited = self._on.get(worker)
         if free is None or not awaited:
             return free
-        for each in awaited.values():
-            free = free.keep(each.candidate.gang, [job.uid for job in each.leaving if job.worker == worker])
-        return free
+        kept, known = list(awaited.values()), self._kept_in.get(worker)
+        if known is not None and known[0] is free and known[1] == kept:
+            return known[2]  # the same one, so that nobody has to look at it again
+        left = free
+        for each in kept:
+            left = left.keep(each.candidate.gang, [job.uid for job in each.leaving if job.worker == worker])
+        self._kept_in[worker] = free, kept, left
+        return left
 
     def release(self, ref: Ref) -> Awaited | None:
         """Keep nothing for it any more. Gives what was known of it."""
