@@ -8,7 +8,7 @@ its room until it is charged no more. Where a scheduler will put pods that are n
 as many places as they need, but maybe others.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,7 +16,7 @@ from typing import Final
 from multimirror.kinds.pod_shapes import Gang
 from multimirror.scheduling import slots
 from multimirror.scheduling.usage import UsageCache
-from multimirror.workers.node_table import Held, NodesView, NodeTable
+from multimirror.workers.node_table import Amounts, Held, NodesView, NodeTable
 
 _MOST_NEIGHBOURHOODS: Final = 4
 
@@ -65,14 +65,15 @@ class FreeRoom:
         """What becomes free when it is gone."""
         return tuple(self.seen.get(uid, ())) + tuple(self.unseen.get(uid, ()))
 
-    def uids_by_place(self) -> Mapping[int, frozenset[str]]:
-        """Who holds something there."""
-        found: dict[int, set[str]] = {}
+    def by_place(self, but: AbstractSet[str]) -> Mapping[int, Sequence[tuple[str, Amounts]]]:
+        """Who holds what there; `but` these."""
+        found: dict[int, list[tuple[str, Amounts]]] = {}
         for held_by in (self.seen, self.unseen):
             for uid, held in held_by.items():
-                for place, _ in held:
-                    found.setdefault(place, set()).add(uid)
-        return {place: frozenset(uids) for place, uids in found.items()}
+                if uid not in but:
+                    for place, amounts in held:
+                        found.setdefault(place, []).append((uid, amounts))
+        return found
 
     def without(self, uids: Iterable[str]) -> NodeTable:
         """When those are gone."""
@@ -97,8 +98,16 @@ class Places:
         self._leaving = left
         self._room, self._gang, self._table = room, gang, table
         self._gone: frozenset[str] = frozenset()
-        self.lacking = sorted({name for shape, _ in gang for name in slots.binding(table, shape)})
-        """What there is too little of, as long as nobody else is gone."""
+        self._lacking: list[str] | None = None
+
+    @property
+    def lacking(self) -> list[str]:
+        """What there is too little of, as long as nobody else is gone. Found when it is asked for, and once: that costs
+        a look at all nodes."""
+        if self._lacking is None:
+            table = self._without(frozenset())
+            self._lacking = sorted({name for shape, _ in self._gang for name in slots.binding(table, shape)})
+        return self._lacking
 
     def suffice(self, gone: AbstractSet[str]) -> bool:
         """When those are gone as well."""
@@ -116,16 +125,20 @@ class Places:
         if len(self._gang) != 1:
             return
         ((shape, count),) = self._gang
-        table, there = self._without(frozenset()), self._room.uids_by_place()
+        table, there = self._without(frozenset()), self._room.by_place(self._leaving)
         gains: list[tuple[float, int, int]] = []
         for place, node in table.nodes():
-            uids = there.get(place, frozenset()) - self._leaving
-            if not uids or not slots.matches(node, shape):
+            held = there.get(place)
+            if held is None or not slots.matches(node, shape):
                 continue
-            empty = slots.places_at(table.changed(self._held_at(place, uids), 1), place, shape)
-            gain = empty - slots.node_slots(node.free, shape)
+            free = dict(node.free)
+            for _, amounts in held:
+                for name, amount in amounts.items():
+                    if name in free:
+                        free[name] += amount
+            gain = slots.node_slots(free, shape) - slots.node_slots(node.free, shape)
             if gain > 0:
-                gains.append((len(uids) / gain, place, gain))
+                gains.append((len({uid for uid, _ in held}) / gain, place, gain))
         gains.sort()
         missing = count - slots.slots(table, shape)
         for start in range(min(len(gains), _MOST_NEIGHBOURHOODS)):
@@ -134,7 +147,7 @@ class Places:
             for _, place, gain in gains[start:]:
                 if left <= 0:
                     break
-                found |= there[place] - self._leaving
+                found.update(uid for uid, _ in there[place])
                 left -= gain
             if left <= 0:
                 yield frozenset(found)
@@ -150,9 +163,6 @@ class Places:
             self._table = self._table.changed((each for uid in uids for each in self._room.held_by(uid)), sign)
         self._gone = frozenset(gone)
         return self._table
-
-    def _held_at(self, place: int, uids: AbstractSet[str]) -> Held:
-        return tuple(each for uid in uids for each in self._room.held_by(uid) if each[0] == place)
 
 
 class FreeRooms:

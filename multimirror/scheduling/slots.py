@@ -85,13 +85,6 @@ def _is_too_small(most: Callable[[str], int | None], shape: PodShape) -> bool:
     return False
 
 
-def places_at(table: NodeTable, place: int, shape: PodShape) -> int:
-    """Of one node."""
-    number, within = divmod(place, BLOCK)
-    node = table.blocks[number].nodes[within]
-    return node_slots(node.free, shape) if node is not None and matches(node, shape) else 0
-
-
 def fits(table: NodeTable, gang: Gang) -> bool:
     """There are places for all of them."""
     if len(gang) == 1:

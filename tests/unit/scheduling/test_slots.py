@@ -1,6 +1,6 @@
 """Places for pods on nodes: as many as a scheduler that knows only nodes would find, and never more."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import product
 from typing import Any
 
@@ -217,6 +217,25 @@ def test_places_are_the_same_however_often_and_in_which_order_they_are_asked_for
     assert places.lacking == [GPU]
     for gone in asked:
         assert places.suffice(gone) == (2 * len(gone) >= 4)
+
+
+class _Looked(tuple[Any, ...]):
+    """What pods hold, and how often somebody went through it."""
+
+    __slots__ = ()
+    times = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        type(self).times += 1
+        return super().__iter__()
+
+
+def test_a_job_with_pods_on_all_nodes_is_looked_at_once_and_not_once_for_each_node() -> None:
+    nodes = [a_node(f"n{number}", gpu=2, pods=9)._replace(free={GPU: 0, "pods": nanos(8)}) for number in range(100)]
+    everywhere = _Looked((number, {GPU: nanos(2), "pods": nanos(1)}) for number in range(100))
+    places = Places(FreeRoom(NodeTable.of(nodes), {"job": everywhere}), ((a_shape(gpu=1), 4),), [], [])
+    assert list(places.neighbours()) == [frozenset({"job"})] * 4
+    assert _Looked.times == 1
 
 
 # --- in words
