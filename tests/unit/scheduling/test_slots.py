@@ -1,6 +1,6 @@
 """Places for pods on nodes: as many as a scheduler that knows only nodes would find, and never more."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from multimirror.kinds.pod_sets import nanos
-from multimirror.kinds.pod_shapes import PLACEMENT_LIMIT, PodShape, shape_of
+from multimirror.kinds.pod_shapes import MOST_CONDITIONS, PLACEMENT_LIMIT, PodShape, shape_of
 from multimirror.scheduling import slots
 from multimirror.scheduling.free_room import FreeRoom, Places
 from multimirror.scheduling.slot_words import never_places, places_asked_for, too_few_places
@@ -103,6 +103,21 @@ def test_a_template_that_says_too_much_about_its_nodes_has_no_shape() -> None:
     values = [f"{number:063}" for number in range(PLACEMENT_LIMIT // 63)]
     said = affinity([{"key": "zone", "operator": "In", "values": values}])
     assert shape_of({"containers": [], "affinity": said}) is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        lambda number: {"tolerations": [{"key": f"k{each}"} for each in range(number)]},
+        lambda number: {"affinity": affinity(*[[{"key": "k", "operator": "Exists"}]] * number)},
+        lambda number: {"affinity": affinity([{"key": "k", "operator": "Exists"}] * number)},
+        lambda number: {"affinity": affinity(*[[]] * number)},
+    ],
+    ids=["tolerations", "terms", "requirements", "terms without any"],
+)
+def test_a_template_that_would_cost_too_much_on_every_node_has_no_shape(said: Callable[[int], dict[str, Any]]) -> None:
+    assert shape_of({"containers": [], **said(MOST_CONDITIONS)}) is not None
+    assert shape_of({"containers": [], **said(MOST_CONDITIONS + 1)}) is None
 
 
 def test_equal_shapes_are_one() -> None:
