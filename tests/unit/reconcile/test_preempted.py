@@ -645,3 +645,11 @@ def test_what_a_copy_says_of_itself_has_to_be_final_whatever_pods_are_there(stat
     job, copy = a_victim(2.0), stopping(2.0, **status)
     found = kinds(decide(state(showing(job, copy), copy, stopping=pods(0.0, there=False))))
     assert not {"Unassign", "AskStopping"} & set(found)
+
+
+def test_of_a_copy_that_was_resumed_since_nothing_is_concluded_from_pods_that_are_gone() -> None:
+    """What it says is of the time before, and pods may be starting."""
+    job, copy = a_victim(2.0), stopping(2.0)
+    copy.job["spec"]["suspend"] = False
+    found = kinds(decide(state(showing(job, copy), copy, stopping=pods(0.0, there=False))))
+    assert not {"Unassign", "AskStopping"} & set(found)
