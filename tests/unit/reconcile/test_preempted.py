@@ -194,6 +194,15 @@ CASES = [
         id="a copy that was asked for, and may come at any time, is made: then it can be seen, and stopped",
     ),
     case(
+        a_job().on("w1", attempt=2).marked(),
+        a_copy("w2", attempt=1).started(),
+        "DeleteCopy w2",
+        "Requeue",
+        asked=True,
+        shown=False,
+        id="but not while an earlier attempt's copy may run",
+    ),
+    case(
         a_job().on("w1").marked(),
         None,
         "Unassign",
