@@ -46,12 +46,15 @@ class FreeRoom:
     def steps(cls, view: NodesView, placed: Iterable[tuple[str, Gang]]) -> "Generator[None, None, FreeRoom]":
         """The same in small steps: on a large worker each one that is not there yet costs a look at all of its nodes,
         and a worker that never shows any pods has as many of those as it was given Jobs."""
-        missing = ((uid, _missing(gang, len(view.seen.get(uid, ())))) for uid, gang in placed)
+        there = [(uid, gang, view.seen.get(uid, ())) for uid, gang in placed]
+        missing = ((uid, _missing(gang, len(held))) for uid, gang, held in there)
         table, unseen = view.table, {}
         for uid, gang in sorted(((uid, gang) for uid, gang in missing if gang), key=lambda each: each[0]):
             table, unseen[uid] = slots.put_all(table, gang)
             yield
-        return cls(table, view.seen, unseen)
+        # A worker says whose pods are whose, and may say that all of them are one Job's.
+        cut = {uid: held[:most] for uid, gang, held in there if gang and len(held) > (most := _most_seen(gang))}
+        return cls(table, {**view.seen, **cut} if cut else view.seen, unseen)
 
     def fits(self, gang: Gang) -> bool:
         return slots.fits(self.table, gang)
@@ -192,6 +195,11 @@ class FreeRooms:
     def forget_all_but(self, workers: Iterable[str]) -> None:
         for name in self._known.keys() - set(workers):
             del self._known[name]
+
+
+def _most_seen(gang: Gang) -> int:
+    """So many pods a Job of these may have at once, with those that stop while others start in their places."""
+    return 2 * sum(count for _, count in gang) + 8
 
 
 def _missing(gang: Gang, seen: int) -> Gang:

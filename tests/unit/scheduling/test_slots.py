@@ -234,6 +234,14 @@ def test_places_are_the_same_however_often_and_in_which_order_they_are_asked_for
         assert places.suffice(gone) == (2 * len(gone) >= 4)
 
 
+def test_pods_that_a_worker_says_are_a_job_s_count_as_its_own_no_further_than_it_could_have_them() -> None:
+    nodes = [a_node(f"n{number}", gpu=2, pods=9)._replace(free={GPU: 0, "pods": nanos(8)}) for number in range(100)]
+    said = tuple((number, {GPU: nanos(2), "pods": nanos(1)}) for number in range(100))
+    there = room(nodes, {"job": ((a_shape(gpu=2), 3),)}, {"job": said})
+    assert len(there.held_by("job")) == 2 * 3 + 8
+    assert slots.slots(there.without(["job"]), a_shape(gpu=2)) == 2 * 3 + 8
+
+
 class _Looked(tuple[Any, ...]):
     """What pods hold, and how often somebody went through it."""
 
