@@ -229,7 +229,7 @@ class Scheduler:
                 done = True
         metrics.PASSES.observe(busy)
         self._show_heads(heads)
-        self._tell(untold)
+        await self._tell(untold)
 
     def _places(self) -> dict[str, WorkerSnapshot]:
         """The workers, with what is left on their nodes where those are known."""
@@ -366,10 +366,15 @@ class Scheduler:
             waited = max(0.0, now - seconds_of(candidate.created, now))
             self._unshown(ref, max(0.0, VISIBLE_SECONDS - waited))
 
-    def _tell(self, untold: Turns[Ref, Waits | Preempts]) -> None:
-        """Those who do not know yet why they wait: namespaces take turns, and the others are told after a while."""
-        left = _TOLD_PER_PASS
+    async def _tell(self, untold: Turns[Ref, Waits | Preempts]) -> None:
+        """Those who do not know yet why they wait: namespaces take turns, and the others are told after a while. In
+        slices: words about workers whose nodes are known cost a look at all of them."""
+        left, started = _TOLD_PER_PASS, time.perf_counter()
         while untold and left:
+            took = time.perf_counter() - started
+            if took > _SLICE_SECONDS:
+                await asyncio.sleep(max(_SHORTEST_PAUSE_SECONDS, took))
+                started = time.perf_counter()
             ref, step = untold.pop()
             obj = self._objects.get(ref)
             if obj is None or self._current(step.candidate) is None:
