@@ -165,8 +165,9 @@ class FleetState(Protocol):
         """Who waits in a queue, in the order in which they would be placed if there were room for one after the other,
         as things are when the first is asked for. None: time has passed, and nobody is found yet."""
 
-    def decision(self, uid: str) -> DecisionView | None:
-        """None for a Job that does not wait."""
+    def decision(self, uid: str, *, workers: bool = True) -> DecisionView | None:
+        """None for a Job that does not wait. Without `workers` there is nothing about any of them in it: words about
+        each cost a look at all of its nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

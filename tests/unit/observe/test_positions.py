@@ -202,3 +202,13 @@ async def test_an_estimate_beyond_all_calendars_is_none_and_ends_nothing() -> No
         await asyncio.sleep(MINUTE)
         assert jobs.told() == {"absurd": "1", "behind-it": "2"}
         assert jobs.told(ESTIMATED_START_ANNOTATION) == {}
+
+
+@virtual_time
+async def test_for_a_position_nobody_looks_at_every_node_of_every_worker() -> None:
+    jobs = Jobs()
+    jobs.waits("a", since=-300.0)
+    async with showing(jobs):
+        await asyncio.sleep(MINUTE)
+        assert jobs.told() == {"a": "1"}
+        assert jobs.state.compared == []
