@@ -4,8 +4,8 @@ A shape is what a node is asked for: requests, nodeSelector, required node affin
 affinity to other pods, volumes and claims to devices are not in it. Shapes are shared: thousands of Jobs have a
 handful, and equal ones are one object as long as anybody remembers it.
 
-What a user writes has a bound (`PLACEMENT_LIMIT`). A template that says more about its nodes than that has no shape,
-and where it goes is decided by sums alone.
+What a user writes has a bound (`PLACEMENT_LIMIT`, `MOST_CONDITIONS`): every shape is compared with every node. A
+template that says more about its nodes than that has no shape, and where it goes is decided by sums alone.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,10 +18,12 @@ from multimirror.kinds.pod_sets import PodSet, nanos, pod_requests
 
 PLACEMENT_LIMIT: Final = 4096
 """Bytes of what a template says about its nodes, as JSON."""
+MOST_CONDITIONS: Final = 32
+"""Requirements and tolerations: each is looked at for each node, and nobody has a reason for more."""
 _MOST_SHAPES: Final = 4096
 ONE_POD: Final = nanos(1)
 
-Requirement = tuple[bool, str, str, tuple[str, ...]]
+Requirement = tuple[bool, str, str, frozenset[str]]
 """Of a node's field instead of a label; key, operator, values."""
 Term = tuple[Requirement, ...]
 """All of them; a term without any matches nothing."""
@@ -141,7 +143,7 @@ def placement_of(spec: Json) -> Json | None:
             {key: each[key] for key in ("key", "operator", "value", "effect") if each.get(key)}
             for each in spec["tolerations"]
         ]
-    if found and len(orjson.dumps(found)) > PLACEMENT_LIMIT:
+    if found and (len(orjson.dumps(found)) > PLACEMENT_LIMIT or _conditions(found) > MOST_CONDITIONS):
         return None
     return None if spec.get(TOO_LARGE) else found
 
@@ -149,6 +151,12 @@ def placement_of(spec: Json) -> Json | None:
 TOO_LARGE: Final = "placementTooLarge"
 """In the place of what a trimmed template said about its nodes. No pod of the API has such a field."""
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def _conditions(placement: Json) -> int:
+    affinity = placement.get("affinity")
+    terms = _terms(affinity) if affinity is not None else ()
+    return sum(max(1, len(term)) for term in terms) + len(placement.get("tolerations") or ())
 
 
 def _terms(affinity: Json) -> tuple[Term, ...]:
@@ -164,7 +172,7 @@ def _terms(affinity: Json) -> tuple[Term, ...]:
 
 def _requirements(expressions: Iterable[Json], *, of_a_field: bool) -> Iterable[Requirement]:
     for each in expressions:
-        yield of_a_field, each.get("key") or "", each.get("operator") or "", tuple(each.get("values") or ())
+        yield of_a_field, each.get("key") or "", each.get("operator") or "", frozenset(each.get("values") or ())
 
 
 def _toleration(found: Json) -> Toleration:

@@ -221,7 +221,16 @@ class EventRecorder:
 
     def _put_off(self, key: _Key, event: _Event, least: float) -> None:
         """Try it again, others first; not for ever, and no more of them than may wait."""
+        namespace = event.involved.get("namespace", "")
+        again = self._pending.get(namespace, key)
+        if again is not None:  # it was told again while it was on its way: they are one, and wait as one
+            self._pending.remove(namespace, key)
+            if again is not event:
+                event.count, event.last = event.count + again.count, again.last
         event.failed += 1
+        if self._tasks is None:
+            self._drop("stopped")  # nobody would send it
+            return
         if event.failed >= _TRIES or len(self._later) >= self._capacity:
             self._drop("error")
             return

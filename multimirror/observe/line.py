@@ -24,6 +24,8 @@ _FOR_A_CHANGE: Final = frozenset(
 )
 """Reasons to wait that time does not take away, or not by the queue's going on."""
 _FOR_OTHERS_TO_END: Final = frozenset(("NoWorkerFits", "QuotaExceeded", "CohortFull", "NobodyToStop", "Protected"))
+_FARTHEST_SECONDS: Final = 366 * 24 * 3600
+"""Nobody knows what is later than that; and what people ask for may be later than any calendar goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ def estimate(state: FleetState, queue: str, place: Place, reason: str) -> int | 
     if place.position == 1 and reason in _FOR_OTHERS_TO_END:
         ends = state.starts_by_deadlines(place.job.uid)
         found.append(round(ends) if ends is not None else None)
-    return min((each for each in found if each is not None), default=None)
+    return min((each for each in found if each is not None and each <= _FARTHEST_SECONDS), default=None)
 
 
 def _by_starts(place: Place, starts: RecentStarts | None) -> int | None:

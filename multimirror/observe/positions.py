@@ -97,7 +97,7 @@ class Positions:
         return found
 
     def _wanted(self, queue: str, place: Place, now: float) -> dict[str, str]:
-        decision = self._state.decision(place.job.uid)
+        decision = self._state.decision(place.job.uid, workers=False)
         seconds = estimate(self._state, queue, place, decision.reason if decision is not None else "")
         position = {POSITION_ANNOTATION: str(place.position)}
         if seconds is None:

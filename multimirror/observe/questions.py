@@ -63,7 +63,7 @@ class Questions:
         return {"job": key, **await self._what_if.plan(original.uid, changes)}
 
     def _listed(self, queue: str, place: Place) -> Json:
-        job, decision = place.job, self._state.decision(place.job.uid)
+        job, decision = place.job, self._state.decision(place.job.uid, workers=False)
         reason, why = (decision.reason, decision.why) if decision is not None else ("", "")
         told: Json = {"job": job.key, "priority": job.priority, "since": job.since}
         return {**told, "reason": reason, "why": why, **self._place(queue, place, reason)}

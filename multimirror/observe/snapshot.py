@@ -168,8 +168,9 @@ class FleetState(Protocol):
     def starts_by_deadlines(self, uid: str) -> float | None:
         """In how many seconds enough of what runs must have ended for a Job that waits; None: nobody knows."""
 
-    def decision(self, uid: str) -> DecisionView | None:
-        """None for a Job that does not wait."""
+    def decision(self, uid: str, *, workers: bool = True) -> DecisionView | None:
+        """None for a Job that does not wait. Without `workers` there is nothing about any of them in it: words about
+        each cost a look at all of its nodes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

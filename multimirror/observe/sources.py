@@ -173,12 +173,15 @@ class CachedFleet:
     def starts_by_deadlines(self, uid: str) -> float | None:
         return self._scheduler.starts_by_deadlines(Ref(JOB.resource.name, uid))
 
-    def decision(self, uid: str) -> DecisionView | None:
+    def decision(self, uid: str, *, workers: bool = True) -> DecisionView | None:
         found = self._scheduler.decisions.get(Ref(JOB.resource.name, uid))
         if found is None:
             return None
-        workers = tuple(WorkerFit(each.worker, each.fits, each.why) for each in found.results)
-        return DecisionView(reason=found.reason, message=str(found), why=str(found.why), workers=workers)
+        why = str(found.why)
+        if not workers:
+            return DecisionView(reason=found.reason, message=why, why=why)
+        compared = tuple(WorkerFit(each.worker, each.fits, each.why) for each in found.results)
+        return DecisionView(reason=found.reason, message=str(found), why=why, workers=compared)
 
 
 def _copy_state(kind: Kind, copy: Json) -> str:

@@ -238,7 +238,8 @@ def _without_copy(obj: Json, state: ObservedState, cluster: str) -> list[Action]
         return _end(obj, state, cluster)
     if preempted_of(obj) is not None:
         if state.asked and copy_uid_of(obj) is None and not kind.has_started(obj) and cluster not in state.refusals:
-            return _to_be_made(obj, state, cluster)  # it may come at any time: only one that is seen can be stopped
+            # It may come at any time, and only one that is seen can be stopped: so it is made, as any other is.
+            return _blocked(obj, state, (cluster, state.namespace)) or _to_be_made(obj, state, cluster)
         return taken_away(kind, cluster, "nothing of it is there" if copy_uid_of(obj) is None else "its copy is gone")
     if _stopped_by_its_user(obj, state):
         return _show_suspended(obj, state)  # another attempt would start it again

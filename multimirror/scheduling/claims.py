@@ -30,6 +30,7 @@ from multimirror.scheduling.waiting import Waiter
 
 MOST_ROOMS: Final = 8
 """Workers that are compared, those with most room first."""
+_MOST_KNOWN: Final = 64
 START_SECONDS: Final = 10.0
 """So long a Job may take from its placement until its deadline begins to run."""
 
@@ -77,6 +78,9 @@ class Claims:
     def __init__(self, now: float) -> None:
         self.now = now
         self._held: dict[str, Held] = {}
+        self._kept_in: dict[tuple[str, ...], tuple[FreeRoom, FreeRoom]] = {}
+        """What is left on a worker beside these, and of what: claims are lifted and kept again for everybody who waits,
+        and to find the places of one costs a look at all pods there."""
 
     def __bool__(self) -> bool:
         return bool(self._held)
@@ -104,10 +108,21 @@ class Claims:
     def kept_in(self, worker: str, free: FreeRoom | None) -> FreeRoom | None:
         """What everybody else sees of the room on its nodes: without those where the Jobs would be if nothing else ran
         there. Always the same nodes, so that what becomes free on them adds up."""
-        for held in self._held.values():
-            if free is not None and held.worker == worker:
-                free = free.keep(held.candidate.gang, (*free.seen, *free.unseen))
-        return free
+        there = (held for held in self._held.values() if held.worker == worker)
+        kept = tuple(sorted(there, key=lambda held: (held.claim.since, held.candidate.ref)))
+        if free is None or not kept:
+            return free
+        key = worker, *(held.candidate.ref.uid for held in kept)
+        known = self._kept_in.get(key)
+        if known is not None and known[0] is free:
+            return known[1]
+        if len(self._kept_in) >= _MOST_KNOWN:
+            self._kept_in.clear()
+        left = free
+        for held in kept:
+            left = left.keep(held.candidate.gang, (*free.seen, *free.unseen))
+        self._kept_in[key] = free, left
+        return left
 
     def passed_by(
         self, candidate: Candidate, rank: int, root: int | None, is_within_own: Callable[[], bool]

@@ -8,7 +8,7 @@ its room until it is charged no more. Where a scheduler will put pods that are n
 as many places as they need, but maybe others.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,7 +16,7 @@ from typing import Final
 from multimirror.kinds.pod_shapes import Gang
 from multimirror.scheduling import slots
 from multimirror.scheduling.usage import UsageCache
-from multimirror.workers.node_table import Held, NodesView, NodeTable
+from multimirror.workers.node_table import Amounts, Held, NodesView, NodeTable
 
 _MOST_NEIGHBOURHOODS: Final = 4
 
@@ -34,11 +34,27 @@ class FreeRoom:
     @classmethod
     def of(cls, view: NodesView, placed: Iterable[tuple[str, Gang]]) -> "FreeRoom":
         """`placed`: by uid, what everybody has reserved who has this worker."""
-        missing = ((uid, _missing(gang, len(view.seen.get(uid, ())))) for uid, gang in placed)
+        steps = cls.steps(view, placed)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                found: FreeRoom = end.value
+                return found
+
+    @classmethod
+    def steps(cls, view: NodesView, placed: Iterable[tuple[str, Gang]]) -> "Generator[None, None, FreeRoom]":
+        """The same in small steps: on a large worker each one that is not there yet costs a look at all of its nodes,
+        and a worker that never shows any pods has as many of those as it was given Jobs."""
+        there = [(uid, gang, view.seen.get(uid, ())) for uid, gang in placed]
+        missing = ((uid, _missing(gang, len(held))) for uid, gang, held in there)
         table, unseen = view.table, {}
         for uid, gang in sorted(((uid, gang) for uid, gang in missing if gang), key=lambda each: each[0]):
             table, unseen[uid] = slots.put_all(table, gang)
-        return cls(table, view.seen, unseen)
+            yield
+        # A worker says whose pods are whose, and may say that all of them are one Job's.
+        cut = {uid: held[:most] for uid, gang, held in there if gang and len(held) > (most := _most_seen(gang))}
+        return cls(table, {**view.seen, **cut} if cut else view.seen, unseen)
 
     def fits(self, gang: Gang) -> bool:
         return slots.fits(self.table, gang)
@@ -52,14 +68,15 @@ class FreeRoom:
         """What becomes free when it is gone."""
         return tuple(self.seen.get(uid, ())) + tuple(self.unseen.get(uid, ()))
 
-    def uids_by_place(self) -> Mapping[int, frozenset[str]]:
-        """Who holds something there."""
-        found: dict[int, set[str]] = {}
+    def by_place(self, but: AbstractSet[str]) -> Mapping[int, Sequence[tuple[str, Amounts]]]:
+        """Who holds what there; `but` these."""
+        found: dict[int, list[tuple[str, Amounts]]] = {}
         for held_by in (self.seen, self.unseen):
             for uid, held in held_by.items():
-                for place, _ in held:
-                    found.setdefault(place, set()).add(uid)
-        return {place: frozenset(uids) for place, uids in found.items()}
+                if uid not in but:
+                    for place, amounts in held:
+                        found.setdefault(place, []).append((uid, amounts))
+        return found
 
     def without(self, uids: Iterable[str]) -> NodeTable:
         """When those are gone."""
@@ -84,8 +101,16 @@ class Places:
         self._leaving = left
         self._room, self._gang, self._table = room, gang, table
         self._gone: frozenset[str] = frozenset()
-        self.lacking = sorted({name for shape, _ in gang for name in slots.binding(table, shape)})
-        """What there is too little of, as long as nobody else is gone."""
+        self._lacking: list[str] | None = None
+
+    @property
+    def lacking(self) -> list[str]:
+        """What there is too little of, as long as nobody else is gone. Found when it is asked for, and once: that costs
+        a look at all nodes."""
+        if self._lacking is None:
+            table = self._without(frozenset())
+            self._lacking = sorted({name for shape, _ in self._gang for name in slots.binding(table, shape)})
+        return self._lacking
 
     def suffice(self, gone: AbstractSet[str]) -> bool:
         """When those are gone as well."""
@@ -103,16 +128,20 @@ class Places:
         if len(self._gang) != 1:
             return
         ((shape, count),) = self._gang
-        table, there = self._without(frozenset()), self._room.uids_by_place()
+        table, there = self._without(frozenset()), self._room.by_place(self._leaving)
         gains: list[tuple[float, int, int]] = []
         for place, node in table.nodes():
-            uids = there.get(place, frozenset()) - self._leaving
-            if not uids or not slots.matches(node, shape):
+            held = there.get(place)
+            if held is None or not slots.matches(node, shape):
                 continue
-            empty = slots.places_at(table.changed(self._held_at(place, uids), 1), place, shape)
-            gain = empty - slots.node_slots(node.free, shape)
+            free = dict(node.free)
+            for _, amounts in held:
+                for name, amount in amounts.items():
+                    if name in free:
+                        free[name] += amount
+            gain = slots.node_slots(free, shape) - slots.node_slots(node.free, shape)
             if gain > 0:
-                gains.append((len(uids) / gain, place, gain))
+                gains.append((len({uid for uid, _ in held}) / gain, place, gain))
         gains.sort()
         missing = count - slots.slots(table, shape)
         for start in range(min(len(gains), _MOST_NEIGHBOURHOODS)):
@@ -121,7 +150,7 @@ class Places:
             for _, place, gain in gains[start:]:
                 if left <= 0:
                     break
-                found |= there[place] - self._leaving
+                found.update(uid for uid, _ in there[place])
                 left -= gain
             if left <= 0:
                 yield frozenset(found)
@@ -138,9 +167,6 @@ class Places:
         self._gone = frozenset(gone)
         return self._table
 
-    def _held_at(self, place: int, uids: AbstractSet[str]) -> Held:
-        return tuple(each for uid in uids for each in self._room.held_by(uid) if each[0] == place)
-
 
 class FreeRooms:
     """By worker. Made anew when its nodes, or what is placed there, are others."""
@@ -149,17 +175,31 @@ class FreeRooms:
         self._known: dict[str, tuple[NodesView, int, FreeRoom]] = {}
 
     def of(self, worker: str, view: NodesView, usage: UsageCache) -> FreeRoom:
+        for _ in self.steps(worker, view, usage):
+            pass
+        return self._known[worker][2]
+
+    def steps(self, worker: str, view: NodesView, usage: UsageCache) -> Iterator[None]:
+        """Make it, where it is not known, as things are at the first step; then it is `latest`."""
         version = usage.version(worker)
         known = self._known.get(worker)
         if known is not None and known[0] is view and known[1] == version:
-            return known[2]
-        room = FreeRoom.of(view, ((ref.uid, each.gang) for ref, each in usage.reservations(worker)))
+            return
+        placed = [(ref.uid, each.gang) for ref, each in usage.reservations(worker)]
+        room = yield from FreeRoom.steps(view, placed)
         self._known[worker] = view, version, room
-        return room
+
+    def latest(self, worker: str) -> FreeRoom:
+        return self._known[worker][2]
 
     def forget_all_but(self, workers: Iterable[str]) -> None:
         for name in self._known.keys() - set(workers):
             del self._known[name]
+
+
+def _most_seen(gang: Gang) -> int:
+    """So many pods a Job of these may have at once, with those that stop while others start in their places."""
+    return 2 * sum(count for _, count in gang) + 8
 
 
 def _missing(gang: Gang, seen: int) -> Gang:

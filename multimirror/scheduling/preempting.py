@@ -72,14 +72,22 @@ class _Room:
         self.worker, self.score, self._left, self._asked, self.full = worker, score, left, asked, full
         self._places = places
 
-    def lacking(self, gone: Sequence[RunningJob]) -> list[str]:
-        here = [job for job in gone if job.worker == self.worker]
+    @property
+    def has_room(self) -> bool:
+        """When nobody else is gone. What it lacks, if not, costs a look at all nodes, and is not asked for."""
+        return not self.full and not self._short(()) and (self._places is None or self._places.suffice(frozenset()))
+
+    def _short(self, here: Sequence[RunningJob]) -> list[str]:
         left = self._left
-        lacking = [
+        return [
             name
             for name, amount in self._asked
             if name in left and left[name] + sum(job.requests.get(name, 0) for job in here) < amount
         ]
+
+    def lacking(self, gone: Sequence[RunningJob]) -> list[str]:
+        here = [job for job in gone if job.worker == self.worker]
+        lacking = self._short(here)
         if self._places is not None and not self._places.suffice(self._uids(here)):
             lacking += [name for name in self._places.lacking if name not in lacking]
         return lacking
@@ -112,12 +120,17 @@ class Preempting:
         self._unready = frozenset(unready)
         self.awaited = dict(state.awaited)
         self._busy = {each.candidate.queue for each in self.awaited.values()}
-        self._leaving = {job.uid: job for job in state.leaving}
+        self._leaving: dict[str, RunningJob] = {}
+        self._leaving_from: dict[str, dict[str, RunningJob]] = {}
+        """The same, by worker: a queue that is drained has thousands, and each worker is asked for each that waits."""
+        self._leave(state.leaving)
         self._on: dict[str, dict[Ref, Awaited]] = {}
         """By worker: those that are to go there."""
         for ref, each in self.awaited.items():
             if each.worker is not None:
                 self._on.setdefault(each.worker, {})[ref] = each
+        self._kept_in: dict[str, tuple[FreeRoom, list[Awaited], FreeRoom]] = {}
+        """By worker: what is left beside those that are to go there, and of what."""
         self._preemptors, self._victims, self._searches = MOST_PREEMPTORS, MOST_VICTIMS, MOST_SEARCHES
         self._min_runtime: dict[str, float] | None = None
 
@@ -140,9 +153,14 @@ class Preempting:
         awaited = self._on.get(worker)
         if free is None or not awaited:
             return free
-        for each in awaited.values():
-            free = free.keep(each.candidate.gang, [job.uid for job in each.leaving if job.worker == worker])
-        return free
+        kept, known = list(awaited.values()), self._kept_in.get(worker)
+        if known is not None and known[0] is free and known[1] == kept:
+            return known[2]  # the same one, so that nobody has to look at it again
+        left = free
+        for each in kept:
+            left = left.keep(each.candidate.gang, [job.uid for job in each.leaving if job.worker == worker])
+        self._kept_in[worker] = free, kept, left
+        return left
 
     def release(self, ref: Ref) -> Awaited | None:
         """Keep nothing for it any more. Gives what was known of it."""
@@ -170,10 +188,9 @@ class Preempting:
         asked = waiter.asked
         left, jobs = dict(info.capacity), info.usage.jobs
         changes = [(info.usage.resources, -1)]
-        for job in self._leaving.values():
-            if job.worker == info.name:
-                changes.append((job.requests, 1))
-                jobs -= 1
+        for job in self._leaving_from.get(info.name, {}).values():
+            changes.append((job.requests, 1))
+            jobs -= 1
         for each in self._on.get(info.name, {}).values():
             held = [job.requests for job in each.leaving if job.worker == info.name]
             jobs += bool(held)
@@ -193,14 +210,13 @@ class Preempting:
     def _places(self, info: WorkerInfo, gang: Gang) -> Places | None:
         if info.whole is None:
             return None
-        leaving = [uid for uid, job in self._leaving.items() if job.worker == info.name]
+        leaving = self._leaving_from.get(info.name, ())
         coming = [each.candidate.gang for each in self._on.get(info.name, {}).values()]
         return Places(info.whole, gang, leaving, coming)
 
     def has_room(self, infos: Iterable[WorkerInfo], waiter: Waiter) -> bool:
         """There will be room on one of them."""
-        rooms = (self.room(info, waiter) for info in infos)
-        return any(not room.full and not room.lacking(()) for room in rooms)
+        return any(self.room(info, waiter).has_room for info in infos)
 
     @property
     def running(self) -> RunningSnapshot:
@@ -236,9 +252,13 @@ class Preempting:
         self._victims = max(0, self._victims - len(found.victims))
         self._busy.add(waiter.candidate.queue)
         jobs = tuple(each.job for each in found.victims)
-        self._leaving |= {job.uid: job for job in jobs}
+        self._leave(jobs)
         self.keep(waiter.candidate.ref, Awaited(waiter.candidate, found.worker, self.now, jobs))
         return found
+
+    def _leave(self, jobs: Iterable[RunningJob]) -> None:
+        for job in jobs:
+            self._leaving[job.uid] = self._leaving_from.setdefault(job.worker, {})[job.uid] = job
 
     def _surroundings(self) -> Surroundings:
         if self._min_runtime is None:

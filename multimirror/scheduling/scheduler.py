@@ -192,7 +192,8 @@ class Scheduler:
 
     async def _pass(self) -> None:
         """One plan, with pauses, to its end; or until as much is decided as can be written soon."""
-        queues, workers = dict(self._queues()), self._places()
+        workers = await self._places_in_slices()
+        queues = dict(self._queues())
         heads: dict[str, Waits | Preempts] = {}
         untold: Turns[Ref, Waits | Preempts] = Turns()  # by namespace
         self._untold = False
@@ -245,7 +246,7 @@ class Scheduler:
                 done = True
         metrics.PASSES.observe(busy)
         self._show_heads(heads)
-        self._tell(untold)
+        await self._tell(untold)
 
     def _places(self) -> dict[str, WorkerSnapshot]:
         """The workers, with what is left on their nodes where those are known."""
@@ -254,6 +255,21 @@ class Scheduler:
         for name, each in found.items():
             if each.nodes is not None:
                 found[name] = replace(each, free=self._rooms.of(name, each.nodes, usage))
+        self._rooms.forget_all_but(found)
+        return found
+
+    async def _places_in_slices(self) -> dict[str, WorkerSnapshot]:
+        """The same, with pauses. What somebody gave back meanwhile is news: the next pass knows it."""
+        found, started = dict(self._workers()), time.perf_counter()
+        for name, each in found.items():
+            if each.nodes is None:
+                continue
+            for _ in self._rooms.steps(name, each.nodes, self._assignments.usage):
+                took = time.perf_counter() - started
+                if took > _SLICE_SECONDS:
+                    await asyncio.sleep(max(_SHORTEST_PAUSE_SECONDS, 4 * took))
+                    started = time.perf_counter()
+            found[name] = replace(each, free=self._rooms.latest(name))
         self._rooms.forget_all_but(found)
         return found
 
@@ -367,10 +383,15 @@ class Scheduler:
             waited = max(0.0, now - seconds_of(candidate.created, now))
             self._unshown(ref, max(0.0, VISIBLE_SECONDS - waited))
 
-    def _tell(self, untold: Turns[Ref, Waits | Preempts]) -> None:
-        """Those who do not know yet why they wait: namespaces take turns, and the others are told after a while."""
-        left = _TOLD_PER_PASS
+    async def _tell(self, untold: Turns[Ref, Waits | Preempts]) -> None:
+        """Those who do not know yet why they wait: namespaces take turns, and the others are told after a while. In
+        slices: words about workers whose nodes are known cost a look at all of them."""
+        left, started = _TOLD_PER_PASS, time.perf_counter()
         while untold and left:
+            took = time.perf_counter() - started
+            if took > _SLICE_SECONDS:
+                await asyncio.sleep(max(_SHORTEST_PAUSE_SECONDS, took))
+                started = time.perf_counter()
             ref, step = untold.pop()
             obj = self._objects.get(ref)
             if obj is None or self._current(step.candidate) is None:

@@ -18,6 +18,8 @@ from multimirror.workers.node_table import BLOCK, Amounts, Block, Held, Node, No
 UNLIMITED: Final = 2**31
 """Of pods that ask for nothing that is limited there."""
 _EMPTY: Final = "if nothing ran there"
+_MOST_REMEMBERED: Final = 1024
+_tolerated: dict[tuple[PodShape, tuple[Taint, ...]], bool] = {}
 
 
 def is_extended(resource: str) -> bool:
@@ -76,16 +78,13 @@ def _slots_when_empty(block: Block, shape: PodShape) -> int:
     return known
 
 
-def _is_too_small(most: Amounts, shape: PodShape) -> bool:
+def _is_too_small(most: Callable[[str], int | None], shape: PodShape) -> bool:
     """No node of a block has enough of something."""
-    return any(name in most and most[name] < amount for name, amount in shape.asked)
-
-
-def places_at(table: NodeTable, place: int, shape: PodShape) -> int:
-    """Of one node."""
-    number, within = divmod(place, BLOCK)
-    node = table.blocks[number].nodes[within]
-    return node_slots(node.free, shape) if node is not None and matches(node, shape) else 0
+    for name, amount in shape.asked:
+        there = most(name)
+        if there is not None and there < amount:
+            return True
+    return False
 
 
 def fits(table: NodeTable, gang: Gang) -> bool:
@@ -209,7 +208,7 @@ def matches(node: Node, shape: PodShape) -> bool:
         term and all(_holds(node, requirement) for requirement in term) for term in shape.terms
     ):
         return False
-    return all(any(_tolerates(each, taint) for each in shape.tolerations) for taint in node.taints)
+    return not node.taints or _tolerates_all(shape, node.taints)
 
 
 def _holds(node: Node, requirement: Requirement) -> bool:
@@ -231,14 +230,26 @@ def _holds(node: Node, requirement: Requirement) -> bool:
     return False
 
 
-def _compares(operator: str, value: str | None, values: tuple[str, ...]) -> bool:
+def _compares(operator: str, value: str | None, values: frozenset[str]) -> bool:
     if value is None or len(values) != 1:
         return False
     try:
-        there, asked = int(value), int(values[0])
+        there, asked = int(value), int(next(iter(values)))
     except ValueError:
         return False
     return there > asked if operator == "Gt" else there < asked
+
+
+def _tolerates_all(shape: PodShape, taints: tuple[Taint, ...]) -> bool:
+    """Remembered: thousands of nodes have the same."""
+    key = shape, taints
+    known = _tolerated.get(key)
+    if known is None:
+        if len(_tolerated) >= _MOST_REMEMBERED:
+            _tolerated.clear()
+        known = all(any(_tolerates(each, taint) for each in shape.tolerations) for taint in taints)
+        _tolerated[key] = known
+    return known
 
 
 def _tolerates(toleration: Toleration, taint: Taint) -> bool:

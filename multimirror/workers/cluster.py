@@ -466,8 +466,8 @@ class Worker:
     def _connected(self, session: Session) -> None:
         self.session = session
         self._impostors.clear()
-        if session.facts.identity not in self._identities:
-            self._identities = [*self._identities, session.facts.identity][-_FORMER_IDENTITIES:]
+        identity = session.facts.identity  # the last, also one that comes back: copies are signed for it from now on
+        self._identities = [*filter(identity.__ne__, self._identities), identity][-_FORMER_IDENTITIES:]
         metrics.show_foreign(self.name, self.foreign)
         for resource, namespace in self._asked:  # also those that were asked for while it was being opened
             session.follow(namespace, resource)

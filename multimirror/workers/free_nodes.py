@@ -1,6 +1,6 @@
 """What is left on each node of a worker, kept up to date as nodes and pods come and go.
 
-A change of a pod costs the same with 10 and 100,000 of them: one sum is changed, and one block of nodes is made anew
+A change of a pod costs the same with 10 and 100,000 of them: one sum is changed, and one node is made anew
 when somebody looks (`view`). Pods count from when they are bound to a node until they are finished or gone, whoever
 made them. Those of our copies are told apart by the uid of the Job that controls them, which has to be the one of a
 copy that we know.
@@ -63,7 +63,7 @@ class FreeNodes:
         self._seen: dict[str, dict[str, Held]] = {}
         """By the uid of the original, then of the copy."""
         self._blocks: list[Block] = []
-        self._stale_blocks: set[int] = set()
+        self._stale_places: set[int] = set()
         self._stale_owners: set[str] = set()
         self._view: NodesView | None = None
 
@@ -141,16 +141,22 @@ class FreeNodes:
 
     def view(self) -> NodesView:
         """As it is now; what comes later does not change it."""
-        if self._view is not None and not self._stale_blocks and not self._stale_owners:
+        if self._view is not None and not self._stale_places and not self._stale_owners:
             return self._view
-        for number in self._stale_blocks:
+        stale: dict[int, list[int]] = {}
+        for place in self._stale_places:
+            stale.setdefault(place // BLOCK, []).append(place)
+        for number in sorted(stale):
             while number >= len(self._blocks):
                 self._blocks.append(Block(()))
-            names = self._numbers[number * BLOCK : (number + 1) * BLOCK]
-            self._blocks[number] = Block(tuple(self._node(name) for name in names))
+            nodes = list(self._blocks[number].nodes)
+            nodes += [None] * (len(self._numbers[number * BLOCK : (number + 1) * BLOCK]) - len(nodes))
+            for place in stale[number]:  # the others are as they were: one pod in each block costs a node in each
+                nodes[place % BLOCK] = self._node(self._numbers[place])
+            self._blocks[number] = Block(tuple(nodes))
         for owner in self._stale_owners:
             self._see(owner)
-        self._stale_blocks.clear()
+        self._stale_places.clear()
         self._stale_owners.clear()
         seen = {
             original: next(iter(copies.values()))
@@ -214,7 +220,7 @@ class FreeNodes:
             self._stale(place)
 
     def _stale(self, place: _Place) -> None:
-        self._stale_blocks.add(place.number // BLOCK)
+        self._stale_places.add(place.number)
 
 
 _ONE_POD: Final = 10**9

@@ -39,24 +39,31 @@ class Block:
 
     __slots__ = ("_most_allocatable", "_most_free", "nodes", "remembered")
 
-    def __init__(self, nodes: tuple[Node | None, ...], most_allocatable: Amounts | None = None) -> None:
+    def __init__(self, nodes: tuple[Node | None, ...], like: "Block | None" = None) -> None:
+        """`like`: one with the same nodes, of which something else is free."""
         self.nodes = nodes
         self.remembered: dict[object, int] = {}
-        self._most_free: Amounts | None = None
-        self._most_allocatable = most_allocatable
+        self._most_free: dict[str, int] = {}
+        self._most_allocatable: dict[str, int] = like._most_allocatable if like is not None else {}
 
-    @property
-    def most_free(self) -> Amounts:
-        """Of each resource, what is left on the node that has most of it."""
-        if self._most_free is None:
-            self._most_free = _most(node.free for node in self.nodes if node is not None)
-        return self._most_free
+    def most_free(self, resource: str) -> int | None:
+        """What is left of it on the node that has most of it; None: not all of them name it, so it may have no limit.
+        Found when it is asked for: a worker may name more than anybody asks for. (And people ask for more than any
+        worker names: nothing is kept of that.)"""
+        found = self._most_free.get(resource)
+        if found is None:
+            found = _most(resource, (node.free for node in self.nodes if node is not None))
+            if found is not None:
+                self._most_free[resource] = found
+        return found
 
-    @property
-    def most_allocatable(self) -> Amounts:
-        if self._most_allocatable is None:
-            self._most_allocatable = _most(node.allocatable for node in self.nodes if node is not None)
-        return self._most_allocatable
+    def most_allocatable(self, resource: str) -> int | None:
+        found = self._most_allocatable.get(resource)
+        if found is None:
+            found = _most(resource, (node.allocatable for node in self.nodes if node is not None))
+            if found is not None:
+                self._most_allocatable[resource] = found
+        return found
 
     def remember(self, what: object, number: int) -> int:
         if len(self.remembered) >= _MOST_REMEMBERED:
@@ -111,15 +118,19 @@ class NodeTable:
                 node = nodes[within]
                 if node is not None:
                     nodes[within] = node._replace(free=free)
-            blocks[number] = Block(tuple(nodes), blocks[number].most_allocatable)
+            blocks[number] = Block(tuple(nodes), blocks[number])
         return NodeTable(tuple(blocks))
 
 
-def _most(amounts: Iterable[Amounts]) -> Amounts:
-    """Only of what all of them name: what one does not name may have no limit there."""
-    nodes = tuple(amounts)
-    named = set(nodes[0]).intersection(*nodes[1:]) if nodes else set()
-    return {name: max(each[name] for each in nodes) for name in named}
+def _most(resource: str, amounts: Iterable[Amounts]) -> int | None:
+    most = None
+    for each in amounts:
+        amount = each.get(resource)
+        if amount is None:
+            return None
+        if most is None or amount > most:
+            most = amount
+    return most
 
 
 @dataclass(frozen=True, slots=True)

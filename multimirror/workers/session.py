@@ -232,8 +232,9 @@ class Session:
         return self._capacity.total()
 
     def nodes(self) -> NodesView | None:
-        """What is left on each of its nodes; None when we may not know, or do not know yet."""
-        if self._free is None or self._pods is None or not self._pods.has_synced or not self.sees_pods:
+        """What is left on each of its nodes; None when we may not know, or do not know yet, or not any more: what is
+        remembered of pods that cannot be followed is of another time."""
+        if self._free is None or self._pods is None or not self._pods.has_synced or self._pods.error is not None:
             return None
         found = self._free.view()
         if not self._options.free and next(found.table.nodes(), None) is None:

@@ -105,9 +105,8 @@ class JobKind:
 
     def is_stopping(self, copy: Json) -> bool:
         status = copy.get("status") or {}
-        return (
-            fence.is_suspended(copy) and not (status.get("active") or pods_uncounted(copy)) and bool(pods_there(copy))
-        )
+        final = fence.is_suspended(copy) and not (status.get("active") or pods_uncounted(copy))
+        return self.is_suspended(copy) and final and bool(pods_there(copy))
 
     def counts_stopping(self, copy: Json) -> bool:
         """Kubernetes does since 1.29."""

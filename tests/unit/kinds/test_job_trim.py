@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from multimirror.api import ATTEMPT_LABEL, CLUSTERS_ANNOTATION, ORIGIN_UID_LABEL, QUEUE_LABEL, SpecError
 from multimirror.api.jobs import allowed_clusters
 from multimirror.api.limits import size_of
+from multimirror.api.names import ESTIMATED_START_ANNOTATION, POSITION_ANNOTATION
 from multimirror.kinds import JOB
 from multimirror.kinds.job.trim import trim_copy
 from multimirror.kinds.pod_sets import total
@@ -117,6 +118,15 @@ def test_what_its_user_writes_into_our_own_domain_is_bounded_too() -> None:
     assert trimmed["metadata"]["annotations"]["multimirror.dev/cluster"] == "w1"
     with pytest.raises(SpecError):
         allowed_clusters(trimmed)
+
+
+def test_what_we_show_of_its_position_is_seen_whatever_its_user_writes_beside_it() -> None:
+    """Else it would be written anew each minute."""
+    job = a_job().job
+    shown = {POSITION_ANNOTATION: "3", ESTIMATED_START_ANNOTATION: f"about {TIME}"}
+    junk = {f"multimirror.dev/a-{number}": "j" for number in range(100)}
+    job["metadata"]["annotations"] = {**job["metadata"].get("annotations", {}), **junk, **shown}
+    assert JOB.trim(job)["metadata"]["annotations"].items() >= shown.items()
 
 
 def test_a_copy_keeps_what_is_kept_in_step_its_status_and_our_labels() -> None:

@@ -145,6 +145,29 @@ async def test_an_event_that_a_busy_server_does_not_take_is_sent_again_and_other
 
 
 @virtual_time
+async def test_what_is_told_again_while_a_busy_server_is_asked_is_one_event_with_all_counts() -> None:
+    async with running() as server, Client(server.connection()) as client:
+        is_busy, faults = True, []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+
+        async def answer(seen: Seen, wire: Wire) -> None:
+            if is_busy:
+                events.event(a_thing("a"), "Waits", "No room")  # while the first is on its way
+            await wire.answer(429, status(429, "Busy", "later")) if is_busy else await wire.answer(201, {})
+
+        server.then(answer)
+        async with recorder(client) as events:
+            events.event(a_thing("a"), "Waits", "No room")
+            await asyncio.sleep(5)
+            told = len(server.seen) + 1
+            is_busy = False
+            await asyncio.sleep(300)
+        assert faults == []
+        assert [body["count"] for _, body in writes(server)[told - 1 :]] == [told]
+        assert len({body["metadata"]["name"] for _, body in writes(server)}) == 1
+
+
+@virtual_time
 async def test_an_event_that_nobody_takes_for_long_is_given_up() -> None:
     async with running() as server, Client(server.connection()) as client:
         server.then_answer(503, status(503, "ServiceUnavailable", "later"))

@@ -47,6 +47,8 @@ class Fleet:
     requests: list[tuple[str, dict[str, int]]] = field(default_factory=list)
     lines: dict[str, list[InLine]] = field(default_factory=dict)
     starts: dict[str, RecentStarts] = field(default_factory=dict)
+    compared: list[str] = field(default_factory=list)
+    """The Jobs of which somebody wanted to know what was against each worker."""
     copies: dict[str, list[str]] = field(default_factory=dict)
     originals: dict[str, Original] = field(default_factory=dict)
     decisions: dict[str, DecisionView] = field(default_factory=dict)
@@ -117,7 +119,8 @@ class Fleet:
     def starts_by_deadlines(self, uid: str) -> float | None:
         return self.deadlines.get(uid)
 
-    def decision(self, uid: str) -> DecisionView | None:
+    def decision(self, uid: str, *, workers: bool = True) -> DecisionView | None:
+        self.compared += [uid] if workers else []
         return self.decisions.get(uid)
 
 

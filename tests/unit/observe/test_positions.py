@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, cast
 
 from multimirror.api import CLUSTER_ANNOTATION
@@ -188,3 +189,26 @@ async def test_who_was_changed_by_somebody_else_is_left_to_the_next_round() -> N
         jobs.conflict = False
         await asyncio.sleep(MINUTE)
         assert jobs.told() == {"job": "1"}
+
+
+@virtual_time
+async def test_an_estimate_beyond_all_calendars_is_none_and_ends_nothing() -> None:
+    jobs = Jobs()
+    jobs.waits("absurd", since=-300.0)
+    jobs.state.lines["q"][0] = replace(jobs.state.lines["q"][0], requests={"cpu": nanos(2**63)})
+    jobs.waits("behind-it", since=-300.0)
+    jobs.state.starts["q"] = RecentStarts(jobs=1, sizes={"cpu": nanos(1)})
+    async with showing(jobs):
+        await asyncio.sleep(MINUTE)
+        assert jobs.told() == {"absurd": "1", "behind-it": "2"}
+        assert jobs.told(ESTIMATED_START_ANNOTATION) == {}
+
+
+@virtual_time
+async def test_for_a_position_nobody_looks_at_every_node_of_every_worker() -> None:
+    jobs = Jobs()
+    jobs.waits("a", since=-300.0)
+    async with showing(jobs):
+        await asyncio.sleep(MINUTE)
+        assert jobs.told() == {"a": "1"}
+        assert jobs.state.compared == []

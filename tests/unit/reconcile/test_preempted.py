@@ -194,6 +194,15 @@ CASES = [
         id="a copy that was asked for, and may come at any time, is made: then it can be seen, and stopped",
     ),
     case(
+        a_job().on("w1", attempt=2).marked(),
+        a_copy("w2", attempt=1).started(),
+        "DeleteCopy w2",
+        "Requeue",
+        asked=True,
+        shown=False,
+        id="but not while an earlier attempt's copy may run",
+    ),
+    case(
         a_job().on("w1").marked(),
         None,
         "Unassign",
@@ -643,5 +652,13 @@ def test_when_none_of_the_pods_is_left_that_were_there_it_has_stopped_whatever_i
 )
 def test_what_a_copy_says_of_itself_has_to_be_final_whatever_pods_are_there(status: Json) -> None:
     job, copy = a_victim(2.0), stopping(2.0, **status)
+    found = kinds(decide(state(showing(job, copy), copy, stopping=pods(0.0, there=False))))
+    assert not {"Unassign", "AskStopping"} & set(found)
+
+
+def test_of_a_copy_that_was_resumed_since_nothing_is_concluded_from_pods_that_are_gone() -> None:
+    """What it says is of the time before, and pods may be starting."""
+    job, copy = a_victim(2.0), stopping(2.0)
+    copy.job["spec"]["suspend"] = False
     found = kinds(decide(state(showing(job, copy), copy, stopping=pods(0.0, there=False))))
     assert not {"Unassign", "AskStopping"} & set(found)

@@ -4,7 +4,9 @@ from dataclasses import replace
 from unittest import mock
 
 from multimirror.api.placement import Claim
-from multimirror.scheduling.claims import Claims
+from multimirror.scheduling.claims import Claims, Held
+from multimirror.scheduling.free_room import FreeRoom
+from multimirror.scheduling.waiting import Waiting
 from tests.unit.scheduling.builders import placed, queue, ref
 from tests.unit.scheduling.test_free_plan import NOW, Scene, Worker
 
@@ -41,3 +43,43 @@ def test_it_is_placed_when_its_node_is_free() -> None:
     found.workers[0].pods.pop(0)
     found.waiting[0] = replace(found.waiting[0], claim=Claim("w1", NOW - 60))
     assert placed(found.steps()) == ["big", "three"]
+
+
+def test_what_is_kept_on_nodes_is_not_found_anew_for_everybody_who_waits() -> None:
+    """It costs a look at all pods there."""
+
+    def looks(waiters: int) -> int:
+        found = fragmented()
+        found.waiting = [each for each in found.waiting if each.name == "big"]
+        for number in range(waiters):
+            found.waiting.append(replace(found.waits(f"four-{number}", 4), run_seconds=3600.0 + number))
+            del found.waiting[-2]
+        with mock.patch.object(FreeRoom, "keep", autospec=True, side_effect=FreeRoom.keep) as keep:
+            reasons = [step.decision.reason for step in found.steps()]
+        assert reasons == ["NoWorkerFits", *["Claimed"] * waiters]
+        return keep.call_count
+
+    assert looks(50) == looks(1)
+
+
+def test_two_claims_on_a_worker_keep_the_same_nodes_in_whatever_order_they_were_lifted() -> None:
+    found = fragmented()
+    found.waits("pair", 5, 2)
+    snapshot = found.workers[0].snapshot(found.usage)
+    helds = [
+        Held(waiter, 0, 0.0, Claim("w1", float(since)), "w1", None)
+        for since, waiter in enumerate(
+            Waiting([each])._waiters[each.ref] for each in found.waiting if each.name in ("big", "pair")
+        )
+    ]
+    tables = []
+    for order in (helds, helds[::-1]):
+        claims = Claims(NOW)
+        for number, held in enumerate(order):
+            claims.put(
+                replace(held, waiter=held.waiter._replace(candidate=replace(held.candidate, queue=f"q{number}")))
+            )
+        left = claims.kept_in("w1", snapshot.free)
+        assert left is not None
+        tables.append([node.free for _, node in left.table.nodes()])
+    assert tables[0] == tables[1]

@@ -3,15 +3,18 @@
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
+from unittest import mock
 
 from multimirror.api import MirrorQueueSpec
 from multimirror.kinds.pod_sets import nanos
 from multimirror.kinds.pod_shapes import Gang
+from multimirror.scheduling import slots
 from multimirror.scheduling.candidates import Candidate, Growth, WorkerSnapshot
 from multimirror.scheduling.decisions import Preempts, Step
+from multimirror.scheduling.filters import WorkerInfo
 from multimirror.scheduling.free_room import FreeRoom, FreeRooms
 from multimirror.scheduling.plan import plan
-from multimirror.scheduling.preempting import Awaited, RunningState
+from multimirror.scheduling.preempting import Awaited, Preempting, RunningState
 from multimirror.scheduling.running import RunningJob, RunningJobs
 from multimirror.scheduling.usage import Reservation, UsageCache
 from multimirror.scheduling.waiting import Waiting
@@ -256,3 +259,28 @@ def test_room_is_made_anew_only_when_something_is_another() -> None:
     assert isinstance(second, FreeRoom)
     assert second is not first
     assert not second.fits(gang(4, 2))
+
+
+def test_the_room_of_a_worker_that_shows_no_pods_is_made_in_as_many_steps_as_it_has_jobs() -> None:
+    rooms, usage = FreeRooms(), UsageCache()
+    for number in range(100):
+        usage.put(ref(f"x{number}"), Reservation("q", "team", "w1", requests(1), gang(1)))
+    view = NodesView(NodeTable.of([a_node(f"n{number}", gpu=8) for number in range(50)]))
+    assert len(list(rooms.steps("w1", view, usage))) == 100
+    assert rooms.latest("w1").unseen == FreeRooms().of("w1", view, usage).unseen
+    assert list(rooms.steps("w1", view, usage)) == [], "it is known"
+
+
+def test_whether_room_is_on_its_way_is_found_without_what_is_lacking_on_each_node() -> None:
+    """That costs a look at all nodes, for everybody who waits while somebody is being stopped."""
+    scene = Scene(Worker(), q=queue())
+    victim = scene.runs("v", 4, 0)
+    scene.runs("there", 5, 1)
+    there = scene.workers[0].snapshot(scene.usage)
+    info = WorkerInfo.of(there, there.capacity, scene.usage.snapshot().worker("w1"), there.free, there.free)
+    preempting = Preempting(RunningState(leaving=(victim,), now=NOW), scene.queues, ())
+    with mock.patch.object(slots, "binding", side_effect=AssertionError("nobody asks for it")):
+        for gpu, pods, fits in ((8, 1, True), (5, 2, False), (3, 3, True)):
+            found = Waiting([scene.waits("x", gpu, pods)]).snapshot()
+            (waiter,) = found.queues["q"].lines["team"].waiters
+            assert preempting.has_room([info], waiter) == fits

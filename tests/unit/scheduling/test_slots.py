@@ -1,6 +1,6 @@
 """Places for pods on nodes: as many as a scheduler that knows only nodes would find, and never more."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from multimirror.kinds.pod_sets import nanos
-from multimirror.kinds.pod_shapes import PLACEMENT_LIMIT, PodShape, shape_of
+from multimirror.kinds.pod_shapes import MOST_CONDITIONS, PLACEMENT_LIMIT, PodShape, shape_of
 from multimirror.scheduling import slots
 from multimirror.scheduling.free_room import FreeRoom, Places
 from multimirror.scheduling.slot_words import never_places, places_asked_for, too_few_places
@@ -103,6 +103,21 @@ def test_a_template_that_says_too_much_about_its_nodes_has_no_shape() -> None:
     values = [f"{number:063}" for number in range(PLACEMENT_LIMIT // 63)]
     said = affinity([{"key": "zone", "operator": "In", "values": values}])
     assert shape_of({"containers": [], "affinity": said}) is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        lambda number: {"tolerations": [{"key": f"k{each}"} for each in range(number)]},
+        lambda number: {"affinity": affinity(*[[{"key": "k", "operator": "Exists"}]] * number)},
+        lambda number: {"affinity": affinity([{"key": "k", "operator": "Exists"}] * number)},
+        lambda number: {"affinity": affinity(*[[]] * number)},
+    ],
+    ids=["tolerations", "terms", "requirements", "terms without any"],
+)
+def test_a_template_that_would_cost_too_much_on_every_node_has_no_shape(said: Callable[[int], dict[str, Any]]) -> None:
+    assert shape_of({"containers": [], **said(MOST_CONDITIONS)}) is not None
+    assert shape_of({"containers": [], **said(MOST_CONDITIONS + 1)}) is None
 
 
 def test_equal_shapes_are_one() -> None:
@@ -217,6 +232,33 @@ def test_places_are_the_same_however_often_and_in_which_order_they_are_asked_for
     assert places.lacking == [GPU]
     for gone in asked:
         assert places.suffice(gone) == (2 * len(gone) >= 4)
+
+
+def test_pods_that_a_worker_says_are_a_job_s_count_as_its_own_no_further_than_it_could_have_them() -> None:
+    nodes = [a_node(f"n{number}", gpu=2, pods=9)._replace(free={GPU: 0, "pods": nanos(8)}) for number in range(100)]
+    said = tuple((number, {GPU: nanos(2), "pods": nanos(1)}) for number in range(100))
+    there = room(nodes, {"job": ((a_shape(gpu=2), 3),)}, {"job": said})
+    assert len(there.held_by("job")) == 2 * 3 + 8
+    assert slots.slots(there.without(["job"]), a_shape(gpu=2)) == 2 * 3 + 8
+
+
+class _Looked(tuple[Any, ...]):
+    """What pods hold, and how often somebody went through it."""
+
+    __slots__ = ()
+    times = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        type(self).times += 1
+        return super().__iter__()
+
+
+def test_a_job_with_pods_on_all_nodes_is_looked_at_once_and_not_once_for_each_node() -> None:
+    nodes = [a_node(f"n{number}", gpu=2, pods=9)._replace(free={GPU: 0, "pods": nanos(8)}) for number in range(100)]
+    everywhere = _Looked((number, {GPU: nanos(2), "pods": nanos(1)}) for number in range(100))
+    places = Places(FreeRoom(NodeTable.of(nodes), {"job": everywhere}), ((a_shape(gpu=1), 4),), [], [])
+    assert list(places.neighbours()) == [frozenset({"job"})] * 4
+    assert _Looked.times == 1
 
 
 # --- in words

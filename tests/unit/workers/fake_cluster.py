@@ -31,6 +31,8 @@ class FakeCluster:
         """(verb, plural, namespace): what we may not do there; an empty namespace means all of them."""
         self.delays: dict[str, float] = {}
         """Seconds that an answer takes, by method."""
+        self.broken: set[str] = set()
+        """By plural: what its API server fails to serve."""
         self.refusal: tuple[int, str, str] | None = None
         """Status, reason and message of its answer to everything but its version."""
         self.date: str | None = None
@@ -148,6 +150,8 @@ class FakeCluster:
         verb = {"GET": reads, "POST": "create", "PATCH": "patch", "DELETE": "delete"}[seen.method]
         if not self._may(verb, resource.plural, namespace):
             return await wire.answer(403, status(403, "Forbidden", f"may not {verb} {resource.plural} in {namespace}"))
+        if resource.plural in self.broken:
+            return await wire.answer(500, status(500, "InternalError", f"{resource.plural} cannot be read"))
         if seen.method == "POST":
             return await wire.answer(201, await self.put(resource, seen.json))
         if seen.method in {"PATCH", "DELETE"}:

@@ -235,7 +235,39 @@ async def test_a_worker_that_is_to_count_its_room_and_may_not_says_so_until_it_m
         assert left(stage) is None
 
 
+@virtual_time
+async def test_what_is_left_is_not_known_while_pods_cannot_be_followed_and_then_totals_count() -> None:
+    """Else pods that are long gone would be there for ever, and nothing would go where there is room."""
+    async with a_stage() as stage:
+        cluster = await stage.add("w")
+        await cluster.put(NODES, a_node("a", cpu="4", pods="10"))
+        await cluster.put(PODS, a_pod("long-gone", cpu="3"))
+        worker = await stage.connected("w")
+        await stage.until(lambda: left(stage) == {"a": 1})
+        cluster.broken = {"pods"}
+        await cluster.end_watches()
+        await cluster.remove(PODS, "long-gone", "team")
+        await stage.until(lambda: left(stage) is None)
+        await stage.until(lambda: not worker.state.counts_nodes)
+        assert worker.state.ready
+        cluster.broken = set()
+        await stage.until(lambda: left(stage) == {"a": 4})
+        await stage.until(lambda: worker.state.counts_nodes)
+
+
 def told(state: WorkerState) -> tuple[bool, str]:
     """What its status says."""
     ((_, holds, reason, _),) = [each for each in conditions(state, cordoned=False) if each[0] == "RoomCounted"]
     return holds, reason
+
+
+def test_pods_that_come_and_go_all_over_a_worker_make_only_their_own_nodes_anew() -> None:
+    nodes = FreeNodes()
+    for number in range(100):
+        nodes.put_node(a_node(f"n{number}", cpu="4", pods="10"))
+    before = {node.name: node for _, node in nodes.view().table.nodes()}
+    for number in (0, 40, 99):  # one in each block
+        nodes.put_pod(f"team/p{number}", kept(a_pod(f"p{number}", node=f"n{number}")))
+    after = {node.name: node for _, node in nodes.view().table.nodes()}
+    assert {name for name, node in after.items() if node is not before[name]} == {"n0", "n40", "n99"}
+    assert free(nodes.view()) == {f"n{number}": 3 if number in (0, 40, 99) else 4 for number in range(100)}

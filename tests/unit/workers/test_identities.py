@@ -170,3 +170,18 @@ async def test_and_it_is_ours_after_a_restart_too_when_only_the_new_one_is_seen(
         await stage.until(lambda: len(worker.copies("uid-of-train")) == 1)
         assert worker.copies("uid-of-another") == []
         assert worker.state.former == ("before",), "it is written down again, and stays"
+
+
+@virtual_time
+async def test_of_those_that_came_and_went_the_one_before_is_known_though_it_was_the_first_of_all() -> None:
+    async with a_stage(made_by_us=signed_for) as stage:
+        cluster = await stage.add("east", identity="a")
+        worker = await stage.connected("east")
+        for identity in ("b", "c", "a"):
+            cluster.identity = identity
+            await stage.until(lambda identity=identity: worker.state.identity == identity)  # type: ignore[misc]
+        cluster.identity = "d"
+        await cluster.put(JOBS, a_copy("made-for-a"))
+        await stage.until(lambda: worker.state.identity == "d")
+        assert worker.state.former == ("c", "a")
+        assert len(worker.copies("uid-of-train")) == 1
