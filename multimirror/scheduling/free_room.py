@@ -84,8 +84,16 @@ class Places:
         self._leaving = left
         self._room, self._gang, self._table = room, gang, table
         self._gone: frozenset[str] = frozenset()
-        self.lacking = sorted({name for shape, _ in gang for name in slots.binding(table, shape)})
-        """What there is too little of, as long as nobody else is gone."""
+        self._lacking: list[str] | None = None
+
+    @property
+    def lacking(self) -> list[str]:
+        """What there is too little of, as long as nobody else is gone. Every node is looked at for that, so it is found
+        when it is asked for: many workers are compared by their shortage alone."""
+        if self._lacking is None:
+            table = self._without(frozenset())
+            self._lacking = sorted({name for shape, _ in self._gang for name in slots.binding(table, shape)})
+        return self._lacking
 
     def suffice(self, gone: AbstractSet[str]) -> bool:
         """When those are gone as well."""

@@ -53,6 +53,8 @@ _Standing = tuple[bool, float, Share]
 """Of a side with a Job: it borrows what the Job asks for; its share, which floats tell from most others at once: the
 larger of two never has the smaller float."""
 _Key = tuple[int, int, bool, float, Share, tuple[Any, ...]]
+_Entry = tuple[_Key, int, int]
+"""With the version and the index of the node that sent it."""
 _TOP: Final = -1
 """The fork above all trees."""
 
@@ -62,13 +64,17 @@ class HeadOrder:
 
     def __init__(self, usage: QuotaUsage) -> None:
         self._usage = usage
-        self._best: dict[int, Head] = {}
+        nodes = len(usage.tree.nodes)
+        self._best: list[Head | None] = [None] * nodes
         """By node: whom it sends up."""
-        self._forks: dict[int, list[tuple[_Key, int, Node]]] = {}
-        self._versions: dict[int, int] = {}
+        self._forks: list[list[_Entry] | None] = [None] * (nodes + 1)
+        """By node, and last the fork above all trees."""
+        self._versions = [0] * nodes
         """By node: which of its entries at the fork above it is the last."""
         self._standings: dict[tuple[int, str, object], tuple[int, _Standing]] = {}
         """Of a node, with a Job of a queue below it; and the stamp of the usage that it was found for."""
+        self._shares: dict[tuple[int, int, bool], Share] = {}
+        """Equal ones are one object where they can be: then it costs nothing to compare them."""
 
     def __contains__(self, queue: str) -> bool:
         return queue in self._usage.tree.queues
@@ -76,17 +82,14 @@ class HeadOrder:
     def put(self, queue: str, head: Head | None) -> None:
         """This is the first Job of a queue now; None: it has none."""
         node = self._usage.tree.queues[queue]
-        if head is not None:
-            self._best[node.index] = head
-        else:
-            self._best.pop(node.index, None)
+        self._best[node.index] = head
         self._send_up(node)
 
     def move(self, before: Head, after: Head) -> None:
         """The one that is next has another place among those of other trees, and nothing else of it has changed."""
         path = self._usage.tree.queues[after.queue].path
         for node in path:
-            if self._best.get(node.index) is before:
+            if self._best[node.index] is before:
                 self._best[node.index] = after
         self._push(path[-1], _TOP)
 
@@ -96,32 +99,34 @@ class HeadOrder:
 
     def best(self) -> Head | None:
         """Who is next; it stays until its queue is put again."""
-        node = self._first(_TOP)
-        return self._best[node.index] if node is not None else None
+        return self._first(_TOP)
 
     def _send_up(self, queue: Node) -> None:
         for node in queue.path:
-            fork = node.parent.index if node.parent is not None else _TOP
-            self._push(node, fork)
-            if node.parent is not None:
-                first = self._first(fork)
-                if first is not None:
-                    self._best[fork] = self._best[first.index]
-                else:
-                    self._best.pop(fork, None)
+            parent = node.parent
+            if parent is None:
+                self._push(node, _TOP)
+            else:
+                self._push(node, parent.index)
+                self._best[parent.index] = self._first(parent.index)
 
     def _push(self, node: Node, fork: int) -> None:
-        version = self._versions[node.index] = self._versions.get(node.index, 0) + 1
-        head = self._best.get(node.index)
-        if head is not None:
-            heapq.heappush(self._forks.setdefault(fork, []), (self._key(node, head), version, node))
+        index = node.index
+        version = self._versions[index] = self._versions[index] + 1
+        head = self._best[index]
+        if head is None:
+            return
+        heap = self._forks[fork]
+        if heap is None:
+            heap = self._forks[fork] = []
+        heapq.heappush(heap, (self._key(node, head), version, index))
 
-    def _first(self, fork: int) -> Node | None:
-        heap = self._forks.get(fork)
+    def _first(self, fork: int) -> Head | None:
+        heap, versions = self._forks[fork], self._versions
         while heap:
-            _, version, node = heap[0]
-            if version == self._versions[node.index]:
-                return node
+            _, version, index = heap[0]
+            if version == versions[index]:
+                return self._best[index]
             heapq.heappop(heap)
         return None
 
@@ -133,9 +138,11 @@ class HeadOrder:
         known = self._standings.get(key) if head.asked is not None else None
         if known is None or known[0] != stamp:
             known = self._standings[key] = stamp, self._standing(node, head)
-        return (head.precedence, head.refused, *known[1], head.order)
+        borrowing, number, side = known[1]
+        return head.precedence, head.refused, borrowing, number, side, head.order
 
     def _standing(self, node: Node, head: Head) -> _Standing:
         more = next(adds for each, adds in self._usage.reaching(head.queue, head.requests) if each is node)
         side = share(self._usage, node, more=more)
+        side = self._shares.setdefault(side.written, side)
         return borrows(self._usage, node, more), float(side), side

@@ -61,7 +61,7 @@ from multimirror.scheduling.scores import Ranking
 from multimirror.scheduling.shared_quota import SharedQuota, quota_tree
 from multimirror.scheduling.usage import UsageSums
 from multimirror.scheduling.victims import NobodyToStop, Preemption, Protected
-from multimirror.scheduling.waiting import Asked, Line, Position, Waiter, WaitingSnapshot
+from multimirror.scheduling.waiting import Asked, Line, Position, Shape, Waiter, WaitingSnapshot
 
 _TOLD: Final = 8
 """Workers in one sentence."""
@@ -144,7 +144,7 @@ class _Queue:
         self.limits = QueueLimits(name, spec.quota.jobs, {} if shares else amounts_of(spec.quota.resources))
         self.strict = spec.queueing_strategy is QueueingStrategy.STRICT_FIFO
         self.order = QueueOrder(self.strict, spec.max_priority or 0)
-        self.refused: dict[tuple[object, ...], PlacementDecision] = {}
+        self.refused: dict[Shape, PlacementDecision] = {}
         """What was decided about shapes that do not fit."""
         self.blocked: PlacementDecision | None = None
         """Why everybody else of the queue waits."""
@@ -200,13 +200,19 @@ class _Pass:
             (waiter.candidate for line in self._progress.ahead.values() for waiter in line),
         )
         yield from self._begin_claims()
+        refused = self._progress.refused
         for waiter in in_order(self._waiting, self._usage, self._order, self._progress, self._shared.heads):
             if waiter is None:
                 yield None
                 continue
+            decision = self._known(waiter)
+            if decision is not None:
+                refused[waiter.candidate.namespace] += 1
+                yield Waits(waiter.candidate, decision)
+                continue
             decision = self._decide(waiter)
             if decision.chosen is None:
-                self._progress.refused[waiter.namespace] += 1
+                refused[waiter.namespace] += 1
                 stops = decision.preemption is not None
                 yield Preempts(waiter.candidate, decision) if stops else Waits(waiter.candidate, decision)
             else:
@@ -224,6 +230,14 @@ class _Pass:
         if queue.strict or not (queue.keeps or MayStop.RECLAIM in queue.spec.preempts):
             return False
         return queue.shares and self._shared.is_hopeless(waiter.candidate)
+
+    def _known(self, waiter: Waiter) -> PlacementDecision | None:
+        """What was decided about one of the same shape, or about all of its queue, where it is sure that this one is no
+        exception: most who wait are answered here."""
+        queue = self._queues.get(waiter.candidate.queue)
+        if queue is None or queue.spec.head_wait is not None or self._preempting.awaited or self._claims:
+            return None
+        return queue.blocked or queue.refused.get(waiter.shape)
 
     def _decide(self, waiter: Waiter) -> PlacementDecision:
         name = waiter.candidate.queue

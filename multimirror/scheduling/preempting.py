@@ -63,14 +63,20 @@ class RunningState:
 class _Room:
     """A worker as it will be when those are gone who are leaving."""
 
-    __slots__ = ("_asked", "_left", "_places", "full", "score", "worker")
+    __slots__ = ("_asked", "_info", "_left", "_places", "full")
 
-    def __init__(
-        self, worker: str, score: float, left: Amounts, asked: Asked, places: Places | None, *, full: bool
-    ) -> None:
+    def __init__(self, info: WorkerInfo, left: Amounts, asked: Asked, places: Places | None, *, full: bool) -> None:
         """`places`: on its nodes, where those are known."""
-        self.worker, self.score, self._left, self._asked, self.full = worker, score, left, asked, full
-        self._places = places
+        self._info, self._left, self._asked, self._places, self.full = info, left, asked, places, full
+
+    @property
+    def worker(self) -> str:
+        return self._info.name
+
+    @property
+    def score(self) -> float:
+        """The fuller, the larger."""
+        return self._info.fullness(self._asked)
 
     def lacking(self, gone: Sequence[RunningJob]) -> list[str]:
         here = [job for job in gone if job.worker == self.worker]
@@ -167,9 +173,16 @@ class Preempting:
 
     def room(self, info: WorkerInfo, waiter: Waiter) -> _Room:
         """A worker when all are gone who are leaving it, and those have come that wait for them."""
-        asked = waiter.asked
-        left, jobs = dict(info.capacity), info.usage.jobs
-        changes = [(info.usage.resources, -1)]
+        jobs, left = info.usage.jobs, info.left
+        if self._leaving or self._on.get(info.name):
+            jobs, left = self._when_gone(info)
+        limit = info.snapshot.spec.max_jobs
+        full, places = limit is not None and jobs >= limit, self._places(info, waiter.candidate.gang)
+        return _Room(info, left, waiter.asked, places, full=full)
+
+    def _when_gone(self, info: WorkerInfo) -> tuple[int, Amounts]:
+        """How many will be on a worker, and what will be left there."""
+        left, jobs, changes = dict(info.left), info.usage.jobs, list[tuple[Amounts, int]]()
         for job in self._leaving.values():
             if job.worker == info.name:
                 changes.append((job.requests, 1))
@@ -186,9 +199,7 @@ class Preempting:
             for name, amount in amounts.items():
                 if name in left:
                     left[name] += sign * amount
-        limit = info.snapshot.spec.max_jobs
-        full, places = limit is not None and jobs >= limit, self._places(info, waiter.candidate.gang)
-        return _Room(info.name, info.fullness(asked), left, asked, places, full=full)
+        return jobs, left
 
     def _places(self, info: WorkerInfo, gang: Gang) -> Places | None:
         if info.whole is None:

@@ -41,6 +41,11 @@ class Share:
         """Rounded up; None: infinite."""
         return None if self.infinite else -(-1000 * self._numerator // self._denominator)
 
+    @property
+    def written(self) -> tuple[int, int, bool]:
+        """Shares that are written the same are equal; not all that are equal are."""
+        return self._numerator, self._denominator, self.infinite
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Share):
             return NotImplemented
