@@ -19,7 +19,7 @@ import heapq
 import time
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Final
 
@@ -28,9 +28,11 @@ from bench.frame.results import Recorder
 from multimirror.api import CohortSpec, MirrorQueueSpec, Preempts, Quota, WorkerClusterSpec
 from multimirror.kinds.kind import Ref
 from multimirror.kinds.pod_sets import nanos
+from multimirror.kinds.pod_shapes import PodShape
 from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
 from multimirror.scheduling.decisions import Placed, Step
 from multimirror.scheduling.decisions import Preempts as PreemptsStep
+from multimirror.scheduling.free_room import FreeRoom
 from multimirror.scheduling.parking import Parking
 from multimirror.scheduling.plan import plan
 from multimirror.scheduling.preempting import RunningState
@@ -40,10 +42,13 @@ from multimirror.scheduling.shared_quota import quota_tree
 from multimirror.scheduling.usage import Reservation, UsageCache
 from multimirror.scheduling.waiting import Waiting
 from multimirror.workers import WorkerState
+from multimirror.workers.node_table import Node, NodeTable
 
 _QUEUES: Final = 1000
 _TREES: Final = 50
 _NAMESPACES: Final = 200
+_NODES: Final = 100
+"""Of a worker, where they are known."""
 _ROUNDS: Final = 3
 _NOW: Final = 1_800_000_000.0
 _REFERENCE: Final = 0.010
@@ -148,6 +153,7 @@ def _passes(recorder: Recorder, size: int, machine: _Best) -> None:
         "no room": _crowded(size),
         "no room, 50 shapes": _crowded(size, shapes=50),
         "no room, 500 shapes": _crowded(size, shapes=500),
+        "no places": _scattered(size),
     }
     best = {name: _Best() for name in scenes}
     for _ in range(_ROUNDS):
@@ -320,6 +326,22 @@ def _crowded(jobs: int, *, shapes: int = 5) -> _Scene:
     return scene
 
 
+def _scattered(jobs: int) -> _Scene:
+    """There is quota, and room in all, but not on any of 10,000 nodes: every other one lacks cpu, the others memory."""
+    scene = _scene(100, cpu=1_000_000, borrow=False)
+    for name, worker in scene.workers.items():
+        nodes = (_node(number) for number in range(_NODES))
+        scene.workers[name] = replace(worker, free=FreeRoom(NodeTable.of(nodes)))
+    _fill(scene, jobs, 5, gangs=True)
+    return scene
+
+
+def _node(number: int) -> Node:
+    allocatable = {"cpu": nanos(64), "memory": nanos(2**38), "pods": nanos(110)}
+    free = {"cpu": nanos(1)} if number % 2 else {"memory": nanos(2**20)}
+    return Node(f"node-{number}", {}, (), allocatable, allocatable | free)
+
+
 def _free(jobs: int, *, shapes: int = 5, workers: int = 100) -> _Scene:
     """There is quota and room for all."""
     scene = _scene(workers, cpu=10_000_000, borrow=False)
@@ -327,10 +349,13 @@ def _free(jobs: int, *, shapes: int = 5, workers: int = 100) -> _Scene:
     return scene
 
 
-def _fill(scene: _Scene, jobs: int, shapes: int) -> None:
-    """Every queue has Jobs of as many shapes as there are, or as it has Jobs."""
+def _fill(scene: _Scene, jobs: int, shapes: int, *, gangs: bool = False) -> None:
+    """Every queue has Jobs of as many shapes as there are, or as it has Jobs. `gangs`: it is known which pods they
+    have."""
     for number in range(jobs):
-        scene.waiting.put(_candidate(number, number % _QUEUES, cpu=2, shape=(number // _QUEUES + number) % shapes))
+        job = _candidate(number, number % _QUEUES, cpu=2, shape=(number // _QUEUES + number) % shapes)
+        pods = ((PodShape(tuple(sorted(job.requests.items()))), 1),)
+        scene.waiting.put(replace(job, gang=pods) if gangs else job)
 
 
 def _worker(name: str, cpu: int) -> WorkerSnapshot:

@@ -8,6 +8,7 @@ numbers that were compared.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from multimirror.api import is_protected
 from multimirror.kinds.pod_sets import Amounts
@@ -18,6 +19,8 @@ from multimirror.scheduling.slot_words import text as text  # noqa: PLC0414 - am
 from multimirror.scheduling.slots import fits_when_empty, is_extended
 from multimirror.scheduling.usage import Usage
 from multimirror.scheduling.waiting import Asked, Waiter
+
+NO_ROOM: Final = "no worker cluster can take it now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +288,7 @@ def _too_little(waiter: Waiter, resource: str, there: Amounts, which: str) -> st
 def no_room(waiter: Waiter, workers: Iterable[WorkerInfo]) -> str:
     """That none of the workers can take it, in words: with how many places it asks for, if one of them has too few."""
     gang = waiter.candidate.gang
-    counted = [info for info in workers if info.free is not None and is_welcome(waiter.candidate, info)]
-    if any(info.free is not None and not info.free.fits(gang) for info in counted):
+    counted = ((info, info.free) for info in workers if info.free is not None)
+    if any(is_welcome(waiter.candidate, info) and not free.fits(gang) for info, free in counted):
         return f"no worker cluster has {places_asked_for(gang)}"
-    return "no worker cluster can take it now"
+    return NO_ROOM

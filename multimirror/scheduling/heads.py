@@ -14,6 +14,7 @@ that is found once.
 """
 
 import heapq
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
@@ -55,6 +56,7 @@ larger of two never has the smaller float."""
 _Key = tuple[int, int, bool, float, Share, tuple[Any, ...]]
 _Entry = tuple[_Key, int, int]
 """With the version and the index of the node that sent it."""
+_NODES_PER_CHECKPOINT: Final = 64
 _TOP: Final = -1
 """The fork above all trees."""
 
@@ -73,11 +75,32 @@ class HeadOrder:
         """By node: which of its entries at the fork above it is the last."""
         self._standings: dict[tuple[int, str, object], tuple[int, _Standing]] = {}
         """Of a node, with a Job of a queue below it; and the stamp of the usage that it was found for."""
+        self._unsettled: dict[int, Node] = {}
+        """By index: what has begun, and is not in order yet."""
         self._shares: dict[tuple[int, int, bool], Share] = {}
         """Equal ones are one object where they can be: then it costs nothing to compare them."""
 
     def __contains__(self, queue: str) -> bool:
         return queue in self._usage.tree.queues
+
+    def begin(self, queue: str, head: Head) -> None:
+        """This is its first Job when all begin. Nobody is next before all have begun, and `settle` was called: so each
+        fork is put in order once, and not once for each queue."""
+        node = self._usage.tree.queues[queue]
+        self._best[node.index] = head
+        for each in node.path:
+            self._unsettled[each.index] = each
+
+    def settle(self) -> Iterator[None]:
+        """In small steps."""
+        for number, index in enumerate(sorted(self._unsettled, reverse=True), 1):  # parents have the smaller ones
+            node = self._unsettled[index]
+            if number % _NODES_PER_CHECKPOINT == 0:
+                yield None
+            if not node.is_queue:
+                self._best[index] = self._first(index)
+            self._push(node, node.parent.index if node.parent is not None else _TOP)
+        self._unsettled.clear()
 
     def put(self, queue: str, head: Head | None) -> None:
         """This is the first Job of a queue now; None: it has none."""
@@ -102,13 +125,21 @@ class HeadOrder:
         return self._first(_TOP)
 
     def _send_up(self, queue: Node) -> None:
+        """This is done thousands of times in a pass, and is what `_push` and `_first` do at each fork."""
+        best, versions, forks = self._best, self._versions, self._forks
         for node in queue.path:
-            parent = node.parent
-            if parent is None:
-                self._push(node, _TOP)
-            else:
-                self._push(node, parent.index)
-                self._best[parent.index] = self._first(parent.index)
+            index, parent = node.index, node.parent
+            fork = parent.index if parent is not None else _TOP
+            version = versions[index] = versions[index] + 1
+            head, heap = best[index], forks[fork]
+            if heap is None:
+                heap = forks[fork] = []
+            if head is not None:
+                heapq.heappush(heap, (self._key(node, head), version, index))
+            while heap and heap[0][1] != versions[heap[0][2]]:
+                heapq.heappop(heap)
+            if parent is not None:
+                best[fork] = best[heap[0][2]] if heap else None
 
     def _push(self, node: Node, fork: int) -> None:
         index = node.index
@@ -131,15 +162,16 @@ class HeadOrder:
         return None
 
     def _key(self, node: Node, head: Head) -> _Key:
+        queue, _, order, precedence, _, refused, between, asked = head
         if node.parent is None:
-            return head.precedence, 0, False, 0.0, NO_SHARE, head.between or head.order
-        stamp = self._usage.stamp(head.queue, node)
-        key = node.index, head.queue, head.asked
-        known = self._standings.get(key) if head.asked is not None else None
+            return precedence, 0, False, 0.0, NO_SHARE, between or order
+        stamp = self._usage.stamp(queue, node)
+        key = node.index, queue, asked
+        known = self._standings.get(key) if asked is not None else None
         if known is None or known[0] != stamp:
             known = self._standings[key] = stamp, self._standing(node, head)
         borrowing, number, side = known[1]
-        return head.precedence, head.refused, borrowing, number, side, head.order
+        return precedence, refused, borrowing, number, side, order
 
     def _standing(self, node: Node, head: Head) -> _Standing:
         more = next(adds for each, adds in self._usage.reaching(head.queue, head.requests) if each is node)

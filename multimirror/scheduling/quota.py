@@ -262,11 +262,24 @@ class QuotaUsage:
         return node.quotas[resource].most if resource in node.quotas else None
 
     def fits(self, queue: str, requests: Amounts) -> bool:
-        return next(self._shortages(queue, requests), None) is None
+        node = self.tree.queues[queue]
+        quotas, limited = node.quotas, node.cycle is None
+        for name, asked in requests.items():
+            if asked > 0 and (not limited or (name in quotas and asked > self._available(node, name))):
+                return False
+        return True
 
     def short(self, queue: str, requests: Amounts) -> tuple[Short, ...]:
         """The resources of which less is available than is asked."""
-        return tuple(self._shortages(queue, requests))
+        node = self.tree.queues[queue]
+        quotas, limited, found = node.quotas, node.cycle is None, list[Short]()
+        for name, asked in requests.items():
+            if asked <= 0 or (limited and name not in quotas):
+                continue
+            available = self._available(node, name) if limited else 0
+            if asked > available:
+                found.append(Short(name, asked, max(0, available)))
+        return tuple(found)
 
     def above_most(self, queue: str, requests: Amounts) -> tuple[Short, ...]:
         """The resources of which more is asked than could ever fit; `available` is what could."""
@@ -289,6 +302,15 @@ class QuotaUsage:
                 if asked > own:
                     found.append(Short(name, asked, max(0, own)))
         return tuple(found)
+
+    def is_within_own(self, queue: str, requests: Amounts) -> bool:
+        """No more is asked than the queue has left of its own."""
+        node = self.tree.queues[queue]
+        used, quotas = self._used[node.index], node.quotas
+        for name, asked in requests.items():
+            if asked > 0 and name in quotas and asked > quotas[name].subtree - used.get(name, 0):
+                return False
+        return True
 
     def left_within(self, node: Node, resource: str) -> Iterator[int]:
         """For a queue, and for each cohort above it but the root: the most that the queue may use on top, so that this
@@ -323,18 +345,6 @@ class QuotaUsage:
                 for name, amount in adds.items()
                 if (passed := _passed_on(used.get(name, 0), amount, quotas[name].local))
             }
-
-    def _shortages(self, queue: str, requests: Amounts) -> Iterator[Short]:
-        node = self.tree.queues[queue]
-        for name, asked in requests.items():
-            if asked <= 0:
-                continue
-            if node.cycle is not None:
-                yield Short(name, asked, 0)
-            elif name in node.quotas:
-                available = self._available(node, name)
-                if asked > available:
-                    yield Short(name, asked, max(0, available))
 
     def _available(self, node: Node, resource: str) -> int:
         usage = self._used

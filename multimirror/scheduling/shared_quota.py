@@ -111,10 +111,16 @@ class SharedQuota:
             own = self.charged.above_own(candidate.queue, candidate.requests)
             if own:
                 return Objection("OwnQuotaOnly", OwnOnly(queue, own[0], _stops(candidate)))
-        short = self.charged.short(candidate.queue, candidate.requests)
-        if not short:
+        short = self._short(candidate, room)
+        if short is None:
             return Objection("OthersFirst", self._kept(queue, self.asks(candidate)))
-        return self._too_little(queue, candidate, short[0])
+        return self._too_little(queue, candidate, short)
+
+    def _short(self, candidate: Candidate, room: QueueRoom | None) -> Short | None:
+        """What there is too little of, if what is kept for others is not counted."""
+        if room is not None:
+            return room.short(candidate.requests, self.charged)
+        return next(iter(self.charged.short(candidate.queue, candidate.requests)), None)
 
     def objection_to_growth(self, candidate: Candidate, growth: Growth) -> Objection | None:
         """The same for one that runs, and asks for the difference."""
@@ -162,13 +168,13 @@ class SharedQuota:
     def may_stop_others(self, candidate: Candidate) -> bool:
         """If there is somebody to stop."""
         preempts, room = self._specs[candidate.queue].preempts, self._room(candidate)
-        if room is None or not preempts or preempts - RECLAIM_ONLY:
-            return self._books.may_stop_others(self.asks(candidate))
-        return room.is_within(candidate.requests)
+        if room is not None and preempts == RECLAIM_ONLY:
+            return room.is_within(candidate.requests)
+        return self._books.may_stop_others(self.asks(candidate))
 
     def anybody_to_stop(self, candidate: Candidate) -> bool:
         """Whom, at all, is another question."""
-        return self._books.anybody_to_stop(self.asks(candidate))
+        return self._books.anybody_to_stop(candidate.queue, self._specs[candidate.queue].preempts)
 
     def forget(self, candidate: Candidate) -> None:
         """It waits for nobody any more."""
@@ -186,7 +192,7 @@ class SharedQuota:
 
     def is_within_own(self, candidate: Candidate) -> bool:
         """It asks for no more than is left of its queue's own quota."""
-        return not self.charged.above_own(candidate.queue, candidate.requests)
+        return self.charged.is_within_own(candidate.queue, candidate.requests)
 
     @property
     def charged(self) -> QuotaUsage:

@@ -14,6 +14,7 @@ is held from all. It does not count when victims are searched: no queue gives wh
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import Final, TypeVar
 
@@ -53,13 +54,14 @@ class QueueRoom:
     """What is left for a queue, by resource, as long as nothing changes in its tree: the way to the root is gone once,
     whatever its Jobs ask for. For those that may borrow, and wait for nobody who is leaving."""
 
-    __slots__ = ("_later", "_left", "_within", "stamps")
+    __slots__ = ("_charged", "_later", "_left", "_queue", "_within", "later", "now")
 
-    def __init__(self, left: Amounts, later: Amounts, within: Sequence[Amounts]) -> None:
+    def __init__(self, queue: Node, left: Amounts, later: Amounts, within: Sequence[Amounts]) -> None:
         """`within`: for the queue, and each cohort above it but the root, how much more keeps that within its quota."""
-        self._left, self._later, self._within = left, later, within
-        self.stamps = (-1, -1)
-        """Of the usage for which it was found."""
+        self._queue, self._left, self._later, self._within = queue, left, later, within
+        self._charged: Amounts | None = None
+        self.now = self.later = -1
+        """The stamps of the usage for which it was found."""
 
     def fits(self, requests: Amounts) -> bool:
         return _is_there(requests, self._left)
@@ -69,7 +71,21 @@ class QueueRoom:
 
     def is_within(self, requests: Amounts) -> bool:
         """With it the queue, or a cohort above it, is within its quota of all that is asked."""
-        return any(_is_there(requests, left) for left in self._within)
+        for left in self._within:  # noqa: SIM110 - as below
+            if _is_there(requests, left):
+                return True
+        return False
+
+    def short(self, requests: Amounts, charged: QuotaUsage) -> Short | None:
+        """The first resource of which less is left than is asked, if what is kept for others is not counted. `charged`:
+        the usage without that."""
+        left = self._charged
+        if left is None:
+            left = self._charged = {name: charged.left(self._queue, name) for name in self._queue.quotas}
+        for name, asked in requests.items():
+            if asked > 0 and name in left and asked > left[name]:
+                return Short(name, asked, max(0, left[name]))
+        return None
 
 
 def _is_there(requests: Amounts, left: Amounts) -> bool:
@@ -107,11 +123,11 @@ class PassQuota:
         if node.cycle is not None or (self._waiting and self._concerns(uid, queue)):
             return None
         root, known = node.path[-1], self._rooms.get(queue)
-        if known is None or known.stamps != (self.now.stamp_of(root), self.later.stamp_of(root)):
+        if known is None or known.now != self.now.stamp_of(root) or known.later != self.later.stamp_of(root):
             self._count_kept(queue, -1)
             known = self._rooms[queue] = self._find_room(node)
             self._count_kept(queue, 1)
-            known.stamps = self.now.stamp_of(root), self.later.stamp_of(root)
+            known.now, known.later = self.now.stamp_of(root), self.later.stamp_of(root)
         return known
 
     def fits(self, job: Preemptor) -> bool:
@@ -131,11 +147,11 @@ class PassQuota:
             return bool(job.preempts) and self._checked(job, lambda: self._is_within(job))
         return True
 
-    def anybody_to_stop(self, job: Preemptor) -> bool:
+    def anybody_to_stop(self, queue: str, preempts: AbstractSet[Preempts]) -> bool:
         """Who may only reclaim can stop nobody if no queue of the tree uses more than its own."""
-        if job.preempts - RECLAIM_ONLY:
+        if not preempts <= RECLAIM_ONLY:
             return True
-        root = self.later.tree.queues[job.queue].root
+        root = self.later.tree.queues[queue].root
         known, stamp = self._borrowers.get(root.index), self.later.stamp_of(root)
         if known is None or known[0] != stamp:
             known = self._borrowers[root.index] = stamp, any(self._borrows(node) for node in root.queues())
@@ -220,7 +236,7 @@ class PassQuota:
         for name in queue.quotas:
             for amounts, most in zip(within, self.later.left_within(queue, name), strict=True):
                 amounts[name] = most
-        return QueueRoom(left, later, within)
+        return QueueRoom(queue, left, later, within)
 
     def _concerns(self, uid: str, queue: str) -> bool:
         """It waits itself, or another one of its queue does that may have nothing but the queue's own."""
