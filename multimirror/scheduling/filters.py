@@ -51,9 +51,10 @@ class WorkerInfo:
         free: FreeRoom | None = None,
         whole: FreeRoom | None = None,
     ) -> "WorkerInfo":
-        left = {name: amount - usage.of(name) for name, amount in capacity.items()}
-        weight, limit = snapshot.spec.weight, snapshot.spec.max_jobs
-        full = any(most is not None and usage.jobs >= most for most in (limit, snapshot.most_jobs))
+        used = usage.resources
+        left = {name: amount - used.get(name, 0) for name, amount in capacity.items()}
+        weight, limit, most, jobs = snapshot.spec.weight, snapshot.spec.max_jobs, snapshot.most_jobs, usage.jobs
+        full = (limit is not None and jobs >= limit) or (most is not None and jobs >= most)
         return cls(snapshot.name, snapshot, capacity, usage, left, weight, full, snapshot.lists_all, free, whole)
 
     def fullness(self, asked: Asked) -> float:

@@ -174,7 +174,7 @@ class HeadOrder:
         return precedence, refused, borrowing, number, side, order
 
     def _standing(self, node: Node, head: Head) -> _Standing:
-        more = next(adds for each, adds in self._usage.reaching(head.queue, head.requests) if each is node)
+        more = self._usage.adding(head.queue, head.requests, node)
         side = share(self._usage, node, more=more)
         side = self._shares.setdefault(side.written, side)
         return borrows(self._usage, node, more), float(side), side

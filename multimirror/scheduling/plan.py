@@ -221,7 +221,7 @@ class _Pass:
                 yield from self._count_places(waiter.candidate.gang)
             decision = self._decide(waiter)
             if decision.chosen is None:
-                refused[waiter.namespace] += 1
+                refused[waiter.candidate.namespace] += 1
                 stops = decision.preemption is not None
                 yield Preempts(waiter.candidate, decision) if stops else Waits(waiter.candidate, decision)
             else:

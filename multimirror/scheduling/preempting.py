@@ -24,7 +24,7 @@ from multimirror.scheduling.filters import WorkerInfo
 from multimirror.scheduling.free_room import FreeRoom, Places
 from multimirror.scheduling.running import RunningJob, RunningJobs, RunningSnapshot
 from multimirror.scheduling.trial import Way
-from multimirror.scheduling.usage import Usage
+from multimirror.scheduling.usage import NOTHING, Usage
 from multimirror.scheduling.victims import NoPreemption, Preemption, Surroundings
 from multimirror.scheduling.waiting import Asked, Waiter
 
@@ -131,7 +131,7 @@ class Preempting:
 
     def kept_on(self, worker: str) -> Usage:
         """What nobody else gets there: what those ask for who wait for it, less what their victims still hold."""
-        kept = Usage()
+        kept = NOTHING
         for each in self._on.get(worker, {}).values():
             held = [job for job in each.leaving if job.worker == worker]
             missing = {

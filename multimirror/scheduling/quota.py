@@ -238,6 +238,10 @@ class QuotaUsage:
         """Of a cohort: what those below it use beyond what they have for themselves alone."""
         return self._used[node.index].get(resource, 0)
 
+    def used_by(self, node: Node) -> Mapping[str, int]:
+        """The same for all resources of which it uses anything."""
+        return self._used[node.index]
+
     def over(self, node: Node, resource: str) -> int:
         """How much more it uses than it and those below it have; negative: how much less."""
         quota = node.quotas.get(resource)
@@ -345,6 +349,22 @@ class QuotaUsage:
                 for name, amount in adds.items()
                 if (passed := _passed_on(used.get(name, 0), amount, quotas[name].local))
             }
+
+    def adding(self, queue: str, requests: Amounts, node: Node) -> dict[str, int]:
+        """The same for the queue itself, or one cohort above it."""
+        at, found = self.tree.queues[queue], dict[str, int]()
+        for name, asked in requests.items():
+            if not asked or name not in at.quotas:
+                continue
+            amount = asked
+            for each in at.path:
+                if each is node:
+                    found[name] = amount
+                    break
+                amount = _passed_on(self._used[each.index].get(name, 0), amount, each.quotas[name].local)
+                if not amount:
+                    break
+        return found
 
     def _available(self, node: Node, resource: str) -> int:
         usage = self._used

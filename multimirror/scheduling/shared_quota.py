@@ -71,8 +71,9 @@ class SharedQuota:
     ) -> Iterator[None]:
         """What is charged when the pass begins, who is leaving, and who waits for them; in small steps, before anything
         else is asked. Only in the trees of these queues: nobody asks about others."""
-        trees = {self.tree.queues[name].root.index for name in queues if name in self}
-        there = [name for name, node in self.tree.queues.items() if node.root.index in trees]
+        nodes = self.tree.queues
+        roots = {nodes[name].path[-1].index: nodes[name].path[-1] for name in queues if name in nodes}
+        there = [node.name for root in roots.values() for node in root.queues()]
         for number, name in enumerate(there, 1):
             self._before.add(name, usage.queue(name).resources)
             if number % _QUEUES_PER_CHECKPOINT == 0:

@@ -85,9 +85,13 @@ def share(
     if parent is None:
         return NO_SHARE
     found, largest, lends, borrows = "", 0, 1, False
-    for name in node.quotas if resources is None else resources:
-        over = usage.over(node, name) + more.get(name, 0)
-        if over <= 0 or name not in node.quotas:
+    quotas, used = node.quotas, usage.used_by(node)
+    for name in quotas if resources is None else resources:
+        quota = quotas.get(name)
+        if quota is None:
+            continue
+        over = used.get(name, 0) - quota.subtree + more.get(name, 0)
+        if over <= 0:
             continue
         borrows = True
         lendable = parent.quotas[name].most
