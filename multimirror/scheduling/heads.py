@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from multimirror.kinds.pod_sets import Amounts
 from multimirror.scheduling.quota import Node, QuotaUsage
-from multimirror.scheduling.shares import NO_SHARE, Share, borrows, share
+from multimirror.scheduling.shares import NO_SHARE, Share, share
 
 
 class Precedence(IntEnum):
@@ -53,6 +53,7 @@ class Head(NamedTuple):
 _Standing = tuple[bool, float, Share]
 """Of a side with a Job: it borrows what the Job asks for; its share, which floats tell from most others at once: the
 larger of two never has the smaller float."""
+_WITHIN: Final[_Standing] = False, 0.0, NO_SHARE
 _Key = tuple[int, int, bool, float, Share, tuple[Any, ...]]
 _Entry = tuple[_Key, int, int]
 """With the version and the index of the node that sent it."""
@@ -174,7 +175,15 @@ class HeadOrder:
         return precedence, refused, borrowing, number, side, order
 
     def _standing(self, node: Node, head: Head) -> _Standing:
-        more = self._usage.adding(head.queue, head.requests, node)
-        side = share(self._usage, node, more=more)
+        usage = self._usage
+        more = head.requests if node.is_queue else usage.adding(head.queue, head.requests, node)
+        used, over, borrows = usage.used_by(node), False, False
+        for name, quota in node.quotas.items():
+            asked = more.get(name, 0)
+            if used.get(name, 0) + asked > quota.subtree:
+                over, borrows = True, borrows or asked > 0
+        if not over:
+            return _WITHIN
+        side = share(usage, node, more=more)
         side = self._shares.setdefault(side.written, side)
-        return borrows(self._usage, node, more), float(side), side
+        return borrows, float(side), side

@@ -109,8 +109,3 @@ def share_of_queue(usage: QuotaUsage, queue: str) -> Share:
 
 def share_of_cohort(usage: QuotaUsage, cohort: str) -> Share:
     return share(usage, usage.tree.cohorts[cohort])
-
-
-def borrows(usage: QuotaUsage, node: Node, more: Amounts) -> bool:
-    """Whether a node would use more than its quota of anything that is asked."""
-    return any(usage.over(node, name) + amount > 0 for name, amount in more.items())

@@ -1,13 +1,13 @@
 """What is found once, and given to all of whom it is true: it has to be what each of them would be told by itself."""
 
 import gc
+import weakref
 from dataclasses import replace
 from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from multimirror.scheduling import waiting as waiting_module
 from multimirror.scheduling.heads import Head, HeadOrder
 from multimirror.scheduling.quota import QuotaTree, QuotaUsage
 from multimirror.scheduling.sharing import PassQuota
@@ -63,10 +63,11 @@ def test_one_that_waits_is_the_one_that_was_put() -> None:
 
 def test_a_shape_that_nobody_has_any_more_is_forgotten() -> None:
     waiting = Waiting([a_candidate("a", cpu=12345)])
-    before = len(waiting_module._SHAPES)
+    shape = weakref.ref(waiters(waiting)["a"].shape)
+    assert shape() is not None
     waiting.remove(a_candidate("a").ref)
     gc.collect()
-    assert len(waiting_module._SHAPES) == before - 1
+    assert shape() is None
 
 
 # --- what is left
