@@ -40,6 +40,12 @@ class WorkerSnapshot:
     """Its nodes, where they and all of its pods are known."""
     free: FreeRoom | None = field(default=None, compare=False, repr=False)
     """What is left on them when everybody placed has his pods."""
+    capacity: Amounts = field(init=False, compare=False, repr=False)
+    """Declared, or found. What is not in it is not known, and has no limit (but see `lists_all`)."""
+
+    def __post_init__(self) -> None:
+        capacity = self.spec.capacity if self.spec.capacity is not None else self.state.capacity
+        object.__setattr__(self, "capacity", amounts_of(capacity or {}))
 
     @property
     def is_open(self) -> bool:
@@ -50,12 +56,6 @@ class WorkerSnapshot:
     def lists_all(self) -> bool:
         """Its capacity was found on its nodes: an extended resource that none of them names is not there."""
         return self.spec.capacity is None and self.state.capacity is not None
-
-    @property
-    def capacity(self) -> Amounts:
-        """Declared, or found. What is not in it is not known, and has no limit (but see `lists_all`)."""
-        capacity = self.spec.capacity if self.spec.capacity is not None else self.state.capacity
-        return amounts_of(capacity or {})
 
 
 @dataclass(frozen=True, slots=True)

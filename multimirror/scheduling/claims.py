@@ -25,7 +25,7 @@ from multimirror.scheduling.free_room import FreeRoom
 from multimirror.scheduling.preempting import RunningState
 from multimirror.scheduling.quota import Node, QuotaUsage
 from multimirror.scheduling.running import RunningJob
-from multimirror.scheduling.usage import Usage, UsageSums
+from multimirror.scheduling.usage import NOTHING, Usage, UsageSums
 from multimirror.scheduling.waiting import Waiter
 
 MOST_ROOMS: Final = 8
@@ -99,7 +99,7 @@ class Claims:
 
     def kept_on(self, worker: str) -> Usage:
         """What nobody else gets there."""
-        kept = Usage()
+        kept = NOTHING
         for held in self._held.values():
             if held.worker == worker:
                 kept = kept.plus(held.candidate.requests)

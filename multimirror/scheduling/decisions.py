@@ -63,6 +63,21 @@ class PlacementDecision:
     claim: Claim | None = field(default=None, compare=False)
     """Room is kept for it there."""
 
+    def until(self, rest: Rest, again: float | None = None) -> "PlacementDecision":
+        """The same, of one that stays as it is until then. (`replace` costs more than many a decision.)"""
+        return PlacementDecision(
+            self.chosen,
+            self.reason,
+            self.why,
+            self.compared,
+            self.holds_up,
+            self.for_room,
+            self.again if again is None else again,
+            rest,
+            self.preemption,
+            self.claim,
+        )
+
     @property
     def results(self) -> tuple[FilterResult, ...]:
         """Every worker of the queue, in the queue's order."""

@@ -8,6 +8,7 @@ numbers that were compared.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from multimirror.api import is_protected
 from multimirror.kinds.pod_sets import Amounts
@@ -18,6 +19,8 @@ from multimirror.scheduling.slot_words import text as text  # noqa: PLC0414 - am
 from multimirror.scheduling.slots import fits_when_empty, is_extended
 from multimirror.scheduling.usage import Usage
 from multimirror.scheduling.waiting import Asked, Waiter
+
+NO_ROOM: Final = "no worker cluster can take it now"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +51,10 @@ class WorkerInfo:
         free: FreeRoom | None = None,
         whole: FreeRoom | None = None,
     ) -> "WorkerInfo":
-        left = {name: amount - usage.of(name) for name, amount in capacity.items()}
-        weight, limit = snapshot.spec.weight, snapshot.spec.max_jobs
-        full = any(most is not None and usage.jobs >= most for most in (limit, snapshot.most_jobs))
+        used = usage.resources
+        left = {name: amount - used.get(name, 0) for name, amount in capacity.items()}
+        weight, limit, most, jobs = snapshot.spec.weight, snapshot.spec.max_jobs, snapshot.most_jobs, usage.jobs
+        full = (limit is not None and jobs >= limit) or (most is not None and jobs >= most)
         return cls(snapshot.name, snapshot, capacity, usage, left, weight, full, snapshot.lists_all, free, whole)
 
     def fullness(self, asked: Asked) -> float:
@@ -285,7 +289,7 @@ def _too_little(waiter: Waiter, resource: str, there: Amounts, which: str) -> st
 def no_room(waiter: Waiter, workers: Iterable[WorkerInfo]) -> str:
     """That none of the workers can take it, in words: with how many places it asks for, if one of them has too few."""
     gang = waiter.candidate.gang
-    counted = [info for info in workers if info.free is not None and is_welcome(waiter.candidate, info)]
-    if any(info.free is not None and not info.free.fits(gang) for info in counted):
+    counted = ((info, info.free) for info in workers if info.free is not None)
+    if any(is_welcome(waiter.candidate, info) and not free.fits(gang) for info, free in counted):
         return f"no worker cluster has {places_asked_for(gang)}"
-    return "no worker cluster can take it now"
+    return NO_ROOM

@@ -86,14 +86,13 @@ class Progress:
     is_answered: Callable[[Waiter], bool] = lambda waiter: False
     """Whether it is known that it does not fit, and that nobody has to wait for that answer."""
 
-    def rides(self, queue: str, waiter: Waiter) -> bool:
+    def may_ride(self, queue: str) -> bool:
+        """Nobody of the queue has to compete before others of it do."""
+        return queue not in self.ahead and queue not in self.claimants
+
+    def rides(self, waiter: Waiter) -> bool:
         """It does not fit, and its namespace does not have to go further back yet."""
-        return (
-            self.refused.get(waiter.candidate.namespace, 0) % QUANTUM > 0
-            and queue not in self.ahead
-            and queue not in self.claimants
-            and self.is_answered(waiter)
-        )
+        return self.refused.get(waiter.candidate.namespace, 0) % QUANTUM > 0 and self.is_answered(waiter)
 
     def standing(self, namespace: str) -> int:
         return self.in_flight.get(namespace, 0) + self.refused.get(namespace, 0) // QUANTUM
@@ -125,10 +124,12 @@ def in_order(
         turns = _line(queue, name, progress) if alone else _turns(queue, usage, name, order, progress)
         if shared is not None and name in shared:
             sharing[name] = turns
-            yield from _enter(shared, name, turns, order, progress)
+            yield from _begin(shared, name, turns, order, progress)
         else:
             yield from _advance(heads, turns, order, progress)
         yield None
+    if shared is not None:
+        yield from shared.settle()
     while True:
         head = shared.best() if shared is not None else None
         if head is None and not heads:
@@ -192,19 +193,33 @@ def _advance(heads: _Heads, turns: Iterator[Waiter | None], order: QueueOrder, p
         yield None
 
 
+def _begin(
+    shared: HeadOrder, name: str, turns: Iterator[Waiter | None], order: QueueOrder, progress: Progress
+) -> Iterator[None]:
+    """The first one of a queue that shares; nobody was refused yet."""
+    for waiter in turns:
+        if waiter is not None:
+            shared.begin(name, _head(name, waiter, order, progress))
+            return
+        yield None
+
+
 def _enter(
     shared: HeadOrder, name: str, turns: Iterator[Waiter | None], order: QueueOrder, progress: Progress
 ) -> Iterator[Waiter | None]:
     """The next one of a queue that shares comes to compete with those of its tree."""
+    rides = progress.rides if progress.may_ride(name) else _competes
     for waiter in turns:
-        if waiter is not None and progress.rides(name, waiter):
+        if waiter is None or rides(waiter):
             yield waiter
-        elif waiter is not None:
+        else:
             shared.put(name, _head(name, waiter, order, progress))
             return
-        else:
-            yield None
     shared.put(name, None)
+
+
+def _competes(waiter: Waiter) -> bool:
+    return False
 
 
 def _head(name: str, waiter: Waiter, order: QueueOrder, progress: Progress) -> Head:

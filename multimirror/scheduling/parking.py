@@ -52,7 +52,7 @@ class _Resting:
     """A unit, since nothing has changed that could help anybody in it."""
 
     lines: dict[str, int]
-    """The version of each of its queues' lines."""
+    """The version of each of its queues' lines; 0: nobody waits there."""
     usage: dict[str, Usage]
     running: Mapping[str, object]
     until: float
@@ -99,12 +99,12 @@ class Parking:
         self._leaving = leaving
         self._wake_by_workers(workers, usage)
         left_out: set[str] = set()
+        there = waiting.queues
         for unit, names in self._units.items():
-            there = [name for name in names if name in waiting.queues]
-            if not there:
+            lines = {name: there[name].version if name in there else 0 for name in names}
+            if not any(lines.values()):
                 self._resting.pop(unit, None)
                 continue
-            lines = {name: waiting.queues[name].version for name in there}
             resting = self._resting.get(unit)
             if resting is not None and self._is_disturbed(resting, lines, usage, state):
                 del self._resting[unit]
@@ -114,10 +114,11 @@ class Parking:
                 running = {name: state.running.lines.get((name, None)) for name in names}
                 self._resting[unit] = _Resting(lines, used, running, state.now + LONGEST_SECONDS)
             elif resting is not None:
-                total = sum(waiting.queues[name].count for name in there)
-                resting.complete = resting.complete or len(resting.refused) >= total
+                if not resting.complete:
+                    total = sum(there[name].count for name in names if name in there)
+                    resting.complete = len(resting.refused) >= total
                 if resting.complete:
-                    left_out.update(there)
+                    left_out.update(names)
                     resting.refused.clear()
         if not left_out:
             return waiting
@@ -193,16 +194,14 @@ class Parking:
         """Something has changed in a unit that may help somebody in it."""
         if state.now >= resting.until:
             return True
-        if lines != {name: version for name, version in resting.lines.items() if version}:
+        if lines != resting.lines:
             return True
-        used = resting.usage
-        for name, before in tuple(used.items()):
-            after = usage.queue(name)
-            if after is before:
-                continue
-            if _is_less(after, before) or (resting.rest is not Rest.WITH_LESS and after != before):
-                return True
-            used[name] = after
+        used = {name: usage.queue(name) for name in resting.usage}
+        if used != resting.usage:  # that costs little, for most are the same objects as before
+            for name, before in resting.usage.items():
+                if _is_less(used[name], before) or (resting.rest is not Rest.WITH_LESS and used[name] != before):
+                    return True
+            resting.usage = used
         return resting.rest is not Rest.WITH_LESS and any(
             state.running.lines.get((name, None)) is not line for name, line in resting.running.items()
         )

@@ -40,6 +40,7 @@ from multimirror.scheduling.decisions import (
     reservation_of,
 )
 from multimirror.scheduling.filters import (
+    NO_ROOM,
     AboveQuota,
     QueueLimits,
     WorkerInfo,
@@ -60,13 +61,16 @@ from multimirror.scheduling.quota import QuotaTree
 from multimirror.scheduling.refusals import Objection, QueueHeld
 from multimirror.scheduling.scores import Ranking
 from multimirror.scheduling.shared_quota import SharedQuota, quota_tree
+from multimirror.scheduling.slots import fits_when_empty
 from multimirror.scheduling.usage import UsageSums
 from multimirror.scheduling.victims import NobodyToStop, Preemption, Protected
-from multimirror.scheduling.waiting import Asked, Line, Position, Waiter, WaitingSnapshot
+from multimirror.scheduling.waiting import Asked, Line, Position, Shape, Waiter, WaitingSnapshot
 
 _TOLD: Final = 8
 """Workers in one sentence."""
 _WORKERS_PER_CHECKPOINT: Final = 32
+_TABLES_PER_CHECKPOINT: Final = 8
+"""Workers whose nodes are looked at in one step."""
 _MOST_RESOURCES: Final = 64
 """Different ones that an object may ask for: usage is counted for each, over all objects."""
 _DEFAULT_ORDER: Final = QueueOrder()
@@ -147,7 +151,7 @@ class _Queue:
         self.limits = QueueLimits(name, spec.quota.jobs, {} if shares else amounts_of(spec.quota.resources))
         self.strict = spec.queueing_strategy is QueueingStrategy.STRICT_FIFO
         self.order = QueueOrder(self.strict, spec.max_priority or 0)
-        self.refused: dict[tuple[object, ...], PlacementDecision] = {}
+        self.refused: dict[Shape, PlacementDecision] = {}
         """What was decided about shapes that do not fit."""
         self.blocked: PlacementDecision | None = None
         """Why everybody else of the queue waits."""
@@ -183,12 +187,15 @@ class _Pass:
         """As they are now. Replaced as a whole when one changes: decisions keep the one that they were made on."""
         self._free = {name: each.free for name, each in workers.items() if each.free is not None}
         """What is left on their nodes, where that is known; nothing is kept for anybody there."""
+        self._counted: set[Gang] = set()
+        """The pods of which it is known how many places there are for them."""
         self._queues: dict[str, _Queue | None] = {}
         self._progress.is_answered = self._is_answered
         self._changed: list[str] = []
         """Workers, each time that one became another."""
         self._rankings: dict[tuple[tuple[str, ...], Placement, Asked, Gang], Ranking] = {}
         self._members: dict[tuple[tuple[str, ...], str], tuple[str, ...]] = {}
+        self._places_now: dict[tuple[str, ...], tuple[dict[str, WorkerInfo], list[WorkerInfo]]] = {}
         self._opened: dict[tuple[tuple[str, ...], bool], tuple[str, ...]] = {}
 
     def steps(self, state: RunningState) -> Iterator[Step | None]:
@@ -203,13 +210,21 @@ class _Pass:
             (waiter.candidate for line in self._progress.ahead.values() for waiter in line),
         )
         yield from self._begin_claims()
+        refused = self._progress.refused
         for waiter in in_order(self._waiting, self._usage, self._order, self._progress, self._shared.heads):
             if waiter is None:
                 yield None
                 continue
+            decision = self._known(waiter)
+            if decision is not None:
+                refused[waiter.candidate.namespace] += 1
+                yield Waits(waiter.candidate, decision)
+                continue
+            if self._free and waiter.candidate.gang not in self._counted:
+                yield from self._count_places(waiter.candidate.gang)
             decision = self._decide(waiter)
             if decision.chosen is None:
-                self._progress.refused[waiter.namespace] += 1
+                refused[waiter.candidate.namespace] += 1
                 stops = decision.preemption is not None
                 yield Preempts(waiter.candidate, decision) if stops else Waits(waiter.candidate, decision)
             else:
@@ -218,8 +233,7 @@ class _Pass:
 
     def _is_answered(self, waiter: Waiter) -> bool:
         """It does not fit, and neither stops others nor keeps anything from them."""
-        name = waiter.candidate.queue
-        queue = self._queue(name)
+        queue = self._queue(waiter.candidate.queue)
         if queue is None or queue.blocked is not None or waiter.shape in queue.refused:
             return True
         if self._waiting.claimed or queue.spec.head_wait is not None:
@@ -227,6 +241,26 @@ class _Pass:
         if queue.strict or not (queue.keeps or MayStop.RECLAIM in queue.spec.preempts):
             return False
         return queue.shares and self._shared.is_hopeless(waiter.candidate)
+
+    def _count_places(self, gang: Gang) -> Iterator[None]:
+        """How many places nodes have is remembered with them: with what is found here in small steps, a decision about
+        thousands of nodes takes no longer than others."""
+        self._counted.add(gang)
+        if len(gang) != 1:
+            return  # several sets of pods are put one after the other, and little of that is remembered
+        for number, free in enumerate(tuple(self._free.values()), 1):
+            free.fits(gang)
+            fits_when_empty(free.table, gang)
+            if number % _TABLES_PER_CHECKPOINT == 0:
+                yield None
+
+    def _known(self, waiter: Waiter) -> PlacementDecision | None:
+        """What was decided about one of the same shape, or about all of its queue, where it is sure that this one is no
+        exception: most who wait are answered here."""
+        queue = self._queues.get(waiter.candidate.queue)
+        if queue is None or queue.spec.head_wait is not None or self._preempting.awaited or self._claims:
+            return None
+        return queue.blocked or queue.refused.get(waiter.shape)
 
     def _decide(self, waiter: Waiter) -> PlacementDecision:
         name = waiter.candidate.queue
@@ -415,10 +449,10 @@ class _Pass:
         rest = Rest.WITH_ALL if self._shared.anybody_to_stop(candidate) else Rest.WITH_TREE
         opens = preempting.opens(candidate)
         if opens is None:
-            return replace(decision, rest=Rest.NEVER if rest is Rest.WITH_ALL else rest)
-        decision = replace(decision, rest=rest)
+            return decision.until(Rest.NEVER if rest is Rest.WITH_ALL else rest)
         if opens > preempting.now:
-            return replace(decision, again=opens)
+            return decision.until(rest, opens)
+        decision = decision.until(rest)
         found = preempting.search(waiter, self._places(waiter, queue), partial(self._shared.search, candidate))
         match found:
             case Preemption():
@@ -480,17 +514,24 @@ class _Pass:
         chosen = self._ranking(waiter, queue).best(waiter, workers, self._changed)
         if chosen is not None:
             return PlacementDecision(chosen.name, compared=compared)
-        places = [workers[each] for each in queue.open]
+        places = self._infos(queue)
         if len(places) == len(queue.names) and all(is_too_large(waiter, info) for info in places):
             resource = lacked_by_all(waiter.asked, places)
             lack = f"has {resource}" if resource is not None else "is large enough"
             why = f"no worker cluster of its queue {lack}"
             return PlacementDecision(None, reason="NeverFits", why=why, compared=compared)
-        why = no_room(waiter, places)
+        why = no_room(waiter, places) if self._free else NO_ROOM
         holds_up = queue.strict and self._waits_in_line(waiter, queue) and not self._stands_aside(waiter, queue)
         return PlacementDecision(
             None, reason="NoWorkerFits", why=why, compared=compared, holds_up=holds_up, for_room=True
         )
+
+    def _infos(self, queue: _Queue) -> list[WorkerInfo]:
+        """The workers of a queue that take anything, as they are now. Many queues have the same."""
+        known = self._places_now.get(queue.open)
+        if known is None or known[0] is not self._workers:
+            known = self._places_now[queue.open] = self._workers, [self._workers[each] for each in queue.open]
+        return known[1]
 
     def _ranking(self, waiter: Waiter, queue: _Queue) -> Ranking:
         """Of the queue's workers, for what is asked for. Many queues have the same."""

@@ -24,7 +24,7 @@ from multimirror.scheduling.filters import WorkerInfo
 from multimirror.scheduling.free_room import FreeRoom, Places
 from multimirror.scheduling.running import RunningJob, RunningJobs, RunningSnapshot
 from multimirror.scheduling.trial import Way
-from multimirror.scheduling.usage import Usage
+from multimirror.scheduling.usage import NOTHING, Usage
 from multimirror.scheduling.victims import NoPreemption, Preemption, Surroundings
 from multimirror.scheduling.waiting import Asked, Waiter
 
@@ -63,14 +63,20 @@ class RunningState:
 class _Room:
     """A worker as it will be when those are gone who are leaving."""
 
-    __slots__ = ("_asked", "_left", "_places", "full", "score", "worker")
+    __slots__ = ("_asked", "_info", "_left", "_places", "full")
 
-    def __init__(
-        self, worker: str, score: float, left: Amounts, asked: Asked, places: Places | None, *, full: bool
-    ) -> None:
+    def __init__(self, info: WorkerInfo, left: Amounts, asked: Asked, places: Places | None, *, full: bool) -> None:
         """`places`: on its nodes, where those are known."""
-        self.worker, self.score, self._left, self._asked, self.full = worker, score, left, asked, full
-        self._places = places
+        self._info, self._left, self._asked, self._places, self.full = info, left, asked, places, full
+
+    @property
+    def worker(self) -> str:
+        return self._info.name
+
+    @property
+    def score(self) -> float:
+        """The fuller, the larger."""
+        return self._info.fullness(self._asked)
 
     @property
     def has_room(self) -> bool:
@@ -138,7 +144,7 @@ class Preempting:
 
     def kept_on(self, worker: str) -> Usage:
         """What nobody else gets there: what those ask for who wait for it, less what their victims still hold."""
-        kept = Usage()
+        kept = NOTHING
         for each in self._on.get(worker, {}).values():
             held = [job for job in each.leaving if job.worker == worker]
             missing = {
@@ -185,9 +191,16 @@ class Preempting:
 
     def room(self, info: WorkerInfo, waiter: Waiter) -> _Room:
         """A worker when all are gone who are leaving it, and those have come that wait for them."""
-        asked = waiter.asked
-        left, jobs = dict(info.capacity), info.usage.jobs
-        changes = [(info.usage.resources, -1)]
+        jobs, left = info.usage.jobs, info.left
+        if self._leaving_from.get(info.name) or self._on.get(info.name):
+            jobs, left = self._when_gone(info)
+        limit = info.snapshot.spec.max_jobs
+        full, places = limit is not None and jobs >= limit, self._places(info, waiter.candidate.gang)
+        return _Room(info, left, waiter.asked, places, full=full)
+
+    def _when_gone(self, info: WorkerInfo) -> tuple[int, Amounts]:
+        """How many will be on a worker, and what will be left there."""
+        left, jobs, changes = dict(info.left), info.usage.jobs, list[tuple[Amounts, int]]()
         for job in self._leaving_from.get(info.name, {}).values():
             changes.append((job.requests, 1))
             jobs -= 1
@@ -203,9 +216,7 @@ class Preempting:
             for name, amount in amounts.items():
                 if name in left:
                     left[name] += sign * amount
-        limit = info.snapshot.spec.max_jobs
-        full, places = limit is not None and jobs >= limit, self._places(info, waiter.candidate.gang)
-        return _Room(info.name, info.fullness(asked), left, asked, places, full=full)
+        return jobs, left
 
     def _places(self, info: WorkerInfo, gang: Gang) -> Places | None:
         if info.whole is None:

@@ -257,6 +257,10 @@ class QuotaUsage:
         """Of a cohort: what those below it use beyond what they have for themselves alone."""
         return self._used[node.index].get(resource, 0)
 
+    def used_by(self, node: Node) -> Mapping[str, int]:
+        """The same for all resources of which it uses anything."""
+        return self._used[node.index]
+
     def over(self, node: Node, resource: str) -> int:
         """How much more it uses than it and those below it have; negative: how much less."""
         quota = node.quotas.get(resource)
@@ -269,6 +273,10 @@ class QuotaUsage:
             return 0
         return max(0, self._available(node, resource)) if resource in node.quotas else None
 
+    def left(self, node: Node, resource: str) -> int:
+        """The same for one that is limited, and on no cycle; negative where more is used than there is."""
+        return self._available(node, resource)
+
     def most(self, queue: str, resource: str) -> int | None:
         """The largest request that could ever fit, if nobody used anything; None: there is no limit."""
         node = self.tree.queues[queue]
@@ -277,24 +285,70 @@ class QuotaUsage:
         return node.quotas[resource].most if resource in node.quotas else None
 
     def fits(self, queue: str, requests: Amounts) -> bool:
-        return next(self._shortages(queue, requests), None) is None
+        node = self.tree.queues[queue]
+        quotas, limited = node.quotas, node.cycle is None
+        for name, asked in requests.items():
+            if asked > 0 and (not limited or (name in quotas and asked > self._available(node, name))):
+                return False
+        return True
 
     def short(self, queue: str, requests: Amounts) -> tuple[Short, ...]:
         """The resources of which less is available than is asked."""
-        return tuple(self._shortages(queue, requests))
+        node = self.tree.queues[queue]
+        quotas, limited, found = node.quotas, node.cycle is None, list[Short]()
+        for name, asked in requests.items():
+            if asked <= 0 or (limited and name not in quotas):
+                continue
+            available = self._available(node, name) if limited else 0
+            if asked > available:
+                found.append(Short(name, asked, max(0, available)))
+        return tuple(found)
 
     def above_most(self, queue: str, requests: Amounts) -> tuple[Short, ...]:
         """The resources of which more is asked than could ever fit; `available` is what could."""
-        found = ((name, asked, self.most(queue, name)) for name, asked in requests.items() if asked > 0)
-        return tuple(Short(name, asked, most) for name, asked, most in found if most is not None and asked > most)
+        node = self.tree.queues[queue]
+        found: list[Short] = []
+        for name, asked in requests.items():
+            if asked > 0:
+                most = 0 if node.cycle is not None else node.quotas[name].most if name in node.quotas else asked
+                if asked > most:
+                    found.append(Short(name, asked, most))
+        return tuple(found)
 
     def above_own(self, queue: str, requests: Amounts) -> tuple[Short, ...]:
         """The resources of which more is asked than the queue has left of its own; `available` is what it has left."""
         node = self.tree.queues[queue]
-        left = ((name, asked, -self.over(node, name)) for name, asked in requests.items() if asked > 0)
-        return tuple(
-            Short(name, asked, max(0, own)) for name, asked, own in left if name in node.quotas and asked > own
-        )
+        used, quotas, found = self._used[node.index], node.quotas, list[Short]()
+        for name, asked in requests.items():
+            if asked > 0 and name in quotas:
+                own = quotas[name].subtree - used.get(name, 0)
+                if asked > own:
+                    found.append(Short(name, asked, max(0, own)))
+        return tuple(found)
+
+    def is_within_own(self, queue: str, requests: Amounts) -> bool:
+        """No more is asked than the queue has left of its own."""
+        node = self.tree.queues[queue]
+        used, quotas = self._used[node.index], node.quotas
+        for name, asked in requests.items():
+            if asked > 0 and name in quotas and asked > quotas[name].subtree - used.get(name, 0):
+                return False
+        return True
+
+    def left_within(self, node: Node, resource: str) -> Iterator[int]:
+        """For a queue, and for each cohort above it but the root: the most that the queue may use on top, so that this
+        one is within its quota; negative: it is not, whatever the queue does."""
+        below: list[tuple[int, int, int]] = []
+        for each in node.path[:-1]:
+            quota, used = each.quotas[resource], self._used[each.index].get(resource, 0)
+            most = quota.subtree - used
+            for local, used_below, passed in reversed(below):  # what may come from below, from the top downwards
+                if most + passed < 0:
+                    most = -1
+                    break
+                most += passed + local - used_below
+            yield most
+            below.append((quota.local, used, max(0, used - quota.local)))
 
     def distance(self, queue: str, requests: Amounts) -> int:
         """How far a request has to borrow: 0 within the queue's own quota, else the height of the lowest cohort above
@@ -315,17 +369,21 @@ class QuotaUsage:
                 if (passed := _passed_on(used.get(name, 0), amount, quotas[name].local))
             }
 
-    def _shortages(self, queue: str, requests: Amounts) -> Iterator[Short]:
-        node = self.tree.queues[queue]
+    def adding(self, queue: str, requests: Amounts, node: Node) -> dict[str, int]:
+        """The same for the queue itself, or one cohort above it."""
+        at, found = self.tree.queues[queue], dict[str, int]()
         for name, asked in requests.items():
-            if asked <= 0:
+            if not asked or name not in at.quotas:
                 continue
-            if node.cycle is not None:
-                yield Short(name, asked, 0)
-            elif name in node.quotas:
-                available = self._available(node, name)
-                if asked > available:
-                    yield Short(name, asked, max(0, available))
+            amount = asked
+            for each in at.path:
+                if each is node:
+                    found[name] = amount
+                    break
+                amount = _passed_on(self._used[each.index].get(name, 0), amount, each.quotas[name].local)
+                if not amount:
+                    break
+        return found
 
     def _available(self, node: Node, resource: str) -> int:
         usage = self._used

@@ -40,15 +40,27 @@ def border(usage: QuotaUsage, queue: Node, short: Short) -> Border:
     """The queue, where its own limit is what is short; else the cohort."""
     name, asked = short.resource, short.asked
     for node in queue.path[:-1]:
-        quota, used = node.quotas[name], usage.used(node, name)
-        unlent = max(0, quota.local - used)
-        if quota.borrow is not None:
-            left = unlent + quota.subtree - max(quota.local, used) + quota.borrow
-            if asked > left:
-                return Border(node, max(0, left))
-        asked -= unlent
+        left = _left_at(usage, node, name)
+        if left is not None and asked > left:
+            return Border(node, max(0, left))
+        asked -= max(0, node.quotas[name].local - usage.used(node, name))
     root = queue.root
     return Border(root, max(0, -usage.over(root, name)))
+
+
+def is_own_limit(usage: QuotaUsage, queue: Node, short: Short) -> bool:
+    """The queue itself is the border."""
+    left = _left_at(usage, queue, short.resource)
+    return left is not None and short.asked > left
+
+
+def _left_at(usage: QuotaUsage, node: Node, resource: str) -> int | None:
+    """What a node lets through by what it may borrow; None: that has no limit."""
+    quota = node.quotas[resource]
+    if quota.borrow is None:
+        return None
+    used = usage.used(node, resource)
+    return max(0, quota.local - used) + quota.subtree - max(quota.local, used) + quota.borrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +119,17 @@ class CohortShort:
     usage: QuotaUsage
     queue: Node
     short: Short
-    border: Border
     asks: Asks
 
     def __str__(self) -> str:
-        name, cohort = self.short.resource, self.border.node
+        name, (cohort, left) = self.short.resource, border(self.usage, self.queue, self.short)
         asks = f"it asks for {text(self.short.asked)} {name}"
-        has = f"{text(self.border.left)} left"
+        has = f"{text(left)} left"
         if cohort.parent is not None:
             has += f" (own {text(cohort.quotas[name].subtree)}, borrow {text(cohort.quotas[name].borrow or 0)})"
         own, used = self.queue.quotas[name].own, self.usage.used(self.queue, name)
         ours = f"queue {self.queue.name} uses {text(used)} of its own {text(own)}"
-        others = ", ".join(self._others())
+        others = ", ".join(self._others(cohort))
         return f"{asks}; {ours}, and cohort {cohort.name} has {has}{': ' if others else ''}{others}{self._remedy()}"
 
     def _remedy(self) -> str:
@@ -144,12 +155,12 @@ class CohortShort:
         """It uses more than it has of what is short."""
         return self.short.resource in node.quotas and self.usage.over(node, self.short.resource) > 0
 
-    def _others(self) -> Iterator[str]:
+    def _others(self, cohort: Node) -> Iterator[str]:
         """Those who use most beyond what they have, first."""
         name = self.short.resource
         using = [
             node
-            for node in self.border.node.children
+            for node in cohort.children
             if node not in self.queue.path and self.usage.used(node, name) > 0 and name in node.quotas
         ]
         using.sort(key=lambda node: (-self.usage.over(node, name), node.name))

@@ -29,10 +29,10 @@ from multimirror.scheduling.refusals import (
     Overtaken,
     OwnOnly,
     QueueShort,
-    border,
+    is_own_limit,
 )
 from multimirror.scheduling.running import RunningJob
-from multimirror.scheduling.sharing import PassQuota
+from multimirror.scheduling.sharing import RECLAIM_ONLY, PassQuota, QueueRoom
 from multimirror.scheduling.trial import Room
 from multimirror.scheduling.usage import UsageSums
 from multimirror.scheduling.victims import NoPreemption, Preemption, Preemptor, Surroundings
@@ -72,8 +72,9 @@ class SharedQuota:
     ) -> Iterator[None]:
         """What is charged when the pass begins, who is leaving, and who waits for them; in small steps, before anything
         else is asked. Only in the trees of these queues: nobody asks about others."""
-        trees = {self.tree.queues[name].root.index for name in queues if name in self}
-        there = [name for name, node in self.tree.queues.items() if node.root.index in trees]
+        nodes = self.tree.queues
+        roots = {nodes[name].path[-1].index: nodes[name].path[-1] for name in queues if name in nodes}
+        there = [node.name for root in roots.values() for node in root.queues()]
         for number, name in enumerate(there, 1):
             self._before.add(name, usage.queue(name).resources)
             if number % _QUEUES_PER_CHECKPOINT == 0:
@@ -92,15 +93,15 @@ class SharedQuota:
                 requests=candidate.requests,
                 priority=min(candidate.priority, spec.max_priority or 0),
                 preempts=spec.preempts,
-                own_quota_only=not candidate.preemptible or candidate.preemptions >= MOST_STOPS,
+                own_quota_only=_is_own_only(candidate),
             )
             self._asks = candidate, asks
         return self._asks[1]
 
     def objection(self, candidate: Candidate) -> Objection | None:
         """Why it cannot have what it asks for now; None: it can."""
-        asks = self.asks(candidate)
-        if self._books.fits(asks):
+        room = self._room(candidate)
+        if room.fits(candidate.requests) if room is not None else self._books.fits(self.asks(candidate)):
             return None
         queue = self.tree.queues[candidate.queue]
         if queue.cycle is not None:
@@ -108,14 +109,20 @@ class SharedQuota:
         above = self._before.above_most(candidate.queue, candidate.requests)
         if above:
             return Objection("NeverFits", _above(queue, above[0]))
-        if asks.own_quota_only:
+        if _is_own_only(candidate):
             own = self.charged.above_own(candidate.queue, candidate.requests)
             if own:
                 return Objection("OwnQuotaOnly", OwnOnly(queue, own[0], _stops(candidate)))
-        short = self.charged.short(candidate.queue, candidate.requests)
-        if not short:
-            return Objection("OthersFirst", self._kept(queue, asks))
-        return self._too_little(queue, candidate, short[0])
+        short = self._short(candidate, room)
+        if short is None:
+            return Objection("OthersFirst", self._kept(queue, self.asks(candidate)))
+        return self._too_little(queue, candidate, short)
+
+    def _short(self, candidate: Candidate, room: QueueRoom | None) -> Short | None:
+        """What there is too little of, if what is kept for others is not counted."""
+        if room is not None:
+            return room.short(candidate.requests, self.charged)
+        return next(iter(self.charged.short(candidate.queue, candidate.requests)), None)
 
     def objection_to_growth(self, candidate: Candidate, growth: Growth) -> Objection | None:
         """The same for one that runs, and asks for the difference."""
@@ -153,19 +160,23 @@ class SharedQuota:
 
     def fits_later(self, candidate: Candidate) -> bool:
         """It will fit when those are gone who are leaving."""
-        return self._books.fits_later(self.asks(candidate))
+        room = self._room(candidate)
+        return room.fits_later(candidate.requests) if room is not None else self._books.fits_later(self.asks(candidate))
 
     def is_hopeless(self, candidate: Candidate) -> bool:
         """It does not fit, not even when those are gone who are leaving, and nobody may be stopped for it."""
-        return self._books.is_hopeless(self.asks(candidate))
+        return not (self.fits_later(candidate) or self.may_stop_others(candidate))
 
     def may_stop_others(self, candidate: Candidate) -> bool:
         """If there is somebody to stop."""
+        preempts, room = self._specs[candidate.queue].preempts, self._room(candidate)
+        if room is not None and preempts == RECLAIM_ONLY:
+            return room.is_within(candidate.requests)
         return self._books.may_stop_others(self.asks(candidate))
 
     def anybody_to_stop(self, candidate: Candidate) -> bool:
         """Whom, at all, is another question."""
-        return self._books.anybody_to_stop(self.asks(candidate))
+        return self._books.anybody_to_stop(candidate.queue, self._specs[candidate.queue].preempts)
 
     def forget(self, candidate: Candidate) -> None:
         """It waits for nobody any more."""
@@ -183,7 +194,7 @@ class SharedQuota:
 
     def is_within_own(self, candidate: Candidate) -> bool:
         """It asks for no more than is left of its queue's own quota."""
-        return not self.charged.above_own(candidate.queue, candidate.requests)
+        return self.charged.is_within_own(candidate.queue, candidate.requests)
 
     @property
     def charged(self) -> QuotaUsage:
@@ -200,11 +211,14 @@ class SharedQuota:
             name, limit = short.resource, queue.quotas[short.resource].subtree
             left = limit - self.charged.used(queue, name)
             return Objection("QuotaExceeded", QuotaUsed(queue.name, name, short.asked, left, limit))
-        found = border(self.charged, queue, short)
-        if found.node is queue:
+        if is_own_limit(self.charged, queue, short):
             return Objection("QuotaExceeded", QueueShort(self.charged, queue, short))
         asks = Asks(candidate.requests, self._specs[queue.name].preempts)
-        return Objection("CohortFull", CohortShort(self.charged, queue, short, found, asks))
+        return Objection("CohortFull", CohortShort(self.charged, queue, short, asks))
+
+    def _room(self, candidate: Candidate) -> QueueRoom | None:
+        """What is left for it and all others of its queue, if it is one of those that are alike in that."""
+        return self._books.room(candidate.ref.uid, candidate.queue) if not _is_own_only(candidate) else None
 
     def _kept(self, queue: Node, asks: Preemptor) -> KeptForOthers:
         short = self._books.short(asks)[0]
@@ -215,6 +229,11 @@ def _above(queue: Node, short: Short) -> object:
     if queue.parent is None:
         return AboveQuota(queue.name, short.resource, short.asked, short.available)
     return AboveMost(queue, short)
+
+
+def _is_own_only(candidate: Candidate) -> bool:
+    """It is placed on its queue's own quota only."""
+    return not candidate.preemptible or candidate.preemptions >= MOST_STOPS
 
 
 def _stops(candidate: Candidate) -> int | None:

@@ -41,6 +41,11 @@ class Share:
         """Rounded up; None: infinite."""
         return None if self.infinite else -(-1000 * self._numerator // self._denominator)
 
+    @property
+    def written(self) -> tuple[int, int, bool]:
+        """Shares that are written the same are equal; not all that are equal are."""
+        return self._numerator, self._denominator, self.infinite
+
     def plus(self, other: "Share") -> "Share":
         """Both together, of what this one is of."""
         made = Share(resource=self.resource, borrows=self.borrows)
@@ -88,9 +93,13 @@ def share(
     if parent is None:
         return NO_SHARE
     found, largest, lends, borrows = "", 0, 1, False
-    for name in node.quotas if resources is None else resources:
-        over = usage.over(node, name) + more.get(name, 0)
-        if over <= 0 or name not in node.quotas:
+    quotas, used = node.quotas, usage.used_by(node)
+    for name in quotas if resources is None else resources:
+        quota = quotas.get(name)
+        if quota is None:
+            continue
+        over = used.get(name, 0) - quota.subtree + more.get(name, 0)
+        if over <= 0:
             continue
         borrows = True
         lendable = parent.quotas[name].most
@@ -108,8 +117,3 @@ def share_of_queue(usage: QuotaUsage, queue: str) -> Share:
 
 def share_of_cohort(usage: QuotaUsage, cohort: str) -> Share:
     return share(usage, usage.tree.cohorts[cohort])
-
-
-def borrows(usage: QuotaUsage, node: Node, more: Amounts) -> bool:
-    """Whether a node would use more than its quota of anything that is asked."""
-    return any(usage.over(node, name) + amount > 0 for name, amount in more.items())

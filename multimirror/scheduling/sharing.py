@@ -14,6 +14,7 @@ is held from all. It does not count when victims are searched: no queue gives wh
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from typing import Final, TypeVar
 
@@ -26,7 +27,7 @@ from multimirror.scheduling.trial import Room
 from multimirror.scheduling.victims import NoPreemption, Preemption, Preemptor, Surroundings
 
 _T = TypeVar("_T")
-_RECLAIM: Final = frozenset({Preempts.RECLAIM})
+RECLAIM_ONLY: Final = frozenset({Preempts.RECLAIM})
 
 
 class Outcome(StrEnum):
@@ -49,6 +50,52 @@ class Outcome(StrEnum):
         return strict or self in (Outcome.LOST, Outcome.WAITS_FOR_VICTIMS, Outcome.NOT_STOPPED)
 
 
+class QueueRoom:
+    """What is left for a queue, by resource, as long as nothing changes in its tree: the way to the root is gone once,
+    whatever its Jobs ask for. For those that may borrow, and wait for nobody who is leaving."""
+
+    __slots__ = ("_charged", "_later", "_left", "_queue", "_within", "later", "now")
+
+    def __init__(self, queue: Node, left: Amounts, later: Amounts, within: Sequence[Amounts]) -> None:
+        """`within`: for the queue, and each cohort above it but the root, how much more keeps that within its quota."""
+        self._queue, self._left, self._later, self._within = queue, left, later, within
+        self._charged: Amounts | None = None
+        self.now = self.later = -1
+        """The stamps of the usage for which it was found."""
+
+    def fits(self, requests: Amounts) -> bool:
+        return _is_there(requests, self._left)
+
+    def fits_later(self, requests: Amounts) -> bool:
+        return _is_there(requests, self._later)
+
+    def is_within(self, requests: Amounts) -> bool:
+        """With it the queue, or a cohort above it, is within its quota of all that is asked."""
+        for left in self._within:  # noqa: SIM110 - as below
+            if _is_there(requests, left):
+                return True
+        return False
+
+    def short(self, requests: Amounts, charged: QuotaUsage) -> Short | None:
+        """The first resource of which less is left than is asked, if what is kept for others is not counted. `charged`:
+        the usage without that."""
+        left = self._charged
+        if left is None:
+            left = self._charged = {name: charged.left(self._queue, name) for name in self._queue.quotas}
+        for name, asked in requests.items():
+            if asked > 0 and name in left and asked > left[name]:
+                return Short(name, asked, max(0, left[name]))
+        return None
+
+
+def _is_there(requests: Amounts, left: Amounts) -> bool:
+    """What is not listed has no limit."""
+    for name, asked in requests.items():  # noqa: SIM110 - a generator costs more than what it asks
+        if asked > 0 and name in left and asked > left[name]:
+            return False
+    return True
+
+
 class PassQuota:
     """The two books of a pass. `usage` is not changed."""
 
@@ -63,10 +110,25 @@ class PassQuota:
         self._claimed: dict[str, Amounts] = {}
         self._borrowers: dict[int, tuple[int, bool]] = {}
         """By root: whether a queue of the tree borrows, and the stamp of the usage for which that was found."""
+        self._rooms: dict[str, QueueRoom] = {}
         for job in leaving:
             self._leave(job)
         for preemptor in waiting:
             self.wait(preemptor)
+
+    def room(self, uid: str, queue: str) -> QueueRoom | None:
+        """What is left for the Jobs of a queue, but for those that may only have its own; None: for this one that has
+        to be found by itself."""
+        node = self.now.tree.queues[queue]
+        if node.cycle is not None or (self._waiting and self._concerns(uid, queue)):
+            return None
+        root, known = node.path[-1], self._rooms.get(queue)
+        if known is None or known.now != self.now.stamp_of(root) or known.later != self.later.stamp_of(root):
+            self._count_kept(queue, -1)
+            known = self._rooms[queue] = self._find_room(node)
+            self._count_kept(queue, 1)
+            known.now, known.later = self.now.stamp_of(root), self.later.stamp_of(root)
+        return known
 
     def fits(self, job: Preemptor) -> bool:
         """It can be placed: what it asks for is there, and is not kept for others."""
@@ -78,22 +140,18 @@ class PassQuota:
         """It could be placed if those who are leaving were gone."""
         return self._checked(job, lambda: self._fits(self.later, job))
 
-    def is_hopeless(self, job: Preemptor) -> bool:
-        """It could not be placed then either, and nobody may be stopped for it."""
-        return not (self.fits_later(job) or self.may_stop_others(job))
-
     def may_stop_others(self, job: Preemptor) -> bool:
         """Who may only reclaim may stop nobody if neither its queue, nor a cohort above it, is within its quota with
         the Job."""
-        if job.preempts <= _RECLAIM:
+        if job.preempts <= RECLAIM_ONLY:
             return bool(job.preempts) and self._checked(job, lambda: self._is_within(job))
         return True
 
-    def anybody_to_stop(self, job: Preemptor) -> bool:
+    def anybody_to_stop(self, queue: str, preempts: AbstractSet[Preempts]) -> bool:
         """Who may only reclaim can stop nobody if no queue of the tree uses more than its own."""
-        if job.preempts - _RECLAIM:
+        if not preempts <= RECLAIM_ONLY:
             return True
-        root = self.later.tree.queues[job.queue].root
+        root = self.later.tree.queues[queue].root
         known, stamp = self._borrowers.get(root.index), self.later.stamp_of(root)
         if known is None or known[0] != stamp:
             known = self._borrowers[root.index] = stamp, any(self._borrows(node) for node in root.queues())
@@ -169,6 +227,22 @@ class PassQuota:
         self._kept[job.queue] = job, kept
         self._count_kept(job.queue, 1)
         return kept
+
+    def _find_room(self, queue: Node) -> QueueRoom:
+        left = later = {name: self.later.left(queue, name) for name in queue.quotas}
+        if self.leaving or self._waiting:
+            left = {name: min(amount, self.now.left(queue, name)) for name, amount in later.items()}
+        within: list[dict[str, int]] = [{} for _ in queue.path[1:]]
+        for name in queue.quotas:
+            for amounts, most in zip(within, self.later.left_within(queue, name), strict=True):
+                amounts[name] = most
+        return QueueRoom(queue, left, later, within)
+
+    def _concerns(self, uid: str, queue: str) -> bool:
+        """It waits itself, or another one of its queue does that may have nothing but the queue's own."""
+        return uid in self._waiting or any(
+            each.own_quota_only and each.queue == queue for each in self._waiting.values()
+        )
 
     def _staying(self) -> QuotaUsage | None:
         """`later` without those that wait: what runs now, and stays; None: it is `later`."""

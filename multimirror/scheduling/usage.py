@@ -52,7 +52,7 @@ class Usage:
         return self.resources.get(resource, 0)
 
 
-_NOTHING = Usage()
+NOTHING: Final = Usage()
 _TURNS_KEPT: Final = 1000
 """Namespaces of a queue whose last turn is remembered, of many that come and go: all others had theirs before."""
 
@@ -64,7 +64,7 @@ class _QueueUsage:
 
     def __init__(self, owner: object, before: "_QueueUsage | None") -> None:
         self.owner = owner
-        self.usage: Usage = before.usage if before is not None else _NOTHING
+        self.usage: Usage = before.usage if before is not None else NOTHING
         self.by_namespace: Counter[str] = Counter(before.by_namespace if before is not None else None)
         self.by_worker: Counter[str] = Counter(before.by_worker if before is not None else None)
         self.turns: dict[str, int] = dict(before.turns if before is not None else ())
@@ -114,10 +114,10 @@ class UsageSums:
 
     def queue(self, name: str) -> Usage:
         queue = self._queues.get(name)
-        return queue.usage if queue is not None else _NOTHING
+        return queue.usage if queue is not None else NOTHING
 
     def worker(self, name: str) -> Usage:
-        return self._workers.get(name, _NOTHING)
+        return self._workers.get(name, NOTHING)
 
     def by_namespace(self, queue: str) -> Mapping[str, int]:
         """How many objects each namespace has in a queue."""

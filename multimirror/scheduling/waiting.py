@@ -3,12 +3,17 @@
 `Waiting` is kept in order as candidates come and go, for sorting tens of thousands anew in each pass would block the
 event loop. A pass works on a snapshot of it, which costs a shallow copy of one table: lines are copied when they are
 changed while a snapshot may still show them.
+
+Thousands wait, and most of them ask for one of a few things. So what is equal is kept once, for all who wait: what is
+asked for (`Shape`), and the names of queues and namespaces.
 """
 
+import sys
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
 
 from multimirror.kinds.kind import Ref
 from multimirror.scheduling.candidates import Candidate
@@ -25,6 +30,30 @@ Position = tuple[int, Age]
 """Of a waiter in its line."""
 
 
+class Shape:
+    """All that a decision depends on, its queue and what is free aside: one of equal shape gets the same answer. Equal
+    ones are one object for as long as anybody has it, so that a pass finds answers by identity."""
+
+    __slots__ = ("__weakref__", "asked")
+
+    def __init__(self, asked: Asked) -> None:
+        self.asked = asked
+
+    def __deepcopy__(self, memo: object) -> "Shape":
+        return self
+
+
+class _Requests(dict[str, int]):
+    """What candidates ask for, in the order in which they do; shared, and never changed."""
+
+    __slots__ = ("__weakref__",)
+
+
+_SHAPES: Final[WeakValueDictionary[tuple[object, ...], Shape]] = WeakValueDictionary()
+_REQUESTS: Final[WeakValueDictionary[tuple[tuple[str, int], ...], _Requests]] = WeakValueDictionary()
+_NOBODY: Final[Mapping[str, str]] = {}
+
+
 class Waiter(NamedTuple):
     """A candidate in line, with what a pass needs again and again. Sorts by priority and age."""
 
@@ -33,8 +62,7 @@ class Waiter(NamedTuple):
     age: Age
     candidate: Candidate
     asked: Asked
-    shape: tuple[object, ...]
-    """All that a decision depends on, its queue and what is free aside: one of equal shape gets the same answer."""
+    shape: Shape
 
     @property
     def namespace(self) -> str:
@@ -200,23 +228,40 @@ def place_of(waiter: Waiter) -> Position:
 
 
 def _waiter(candidate: Candidate) -> Waiter:
-    asked = tuple(sorted((name, amount) for name, amount in candidate.requests.items() if amount))
-    avoid = tuple(sorted(candidate.avoid.items()))
-    grows = candidate.growth.shape if candidate.growth is not None else None
-    stops = candidate.preemptions if candidate.preemptible else None
-    return Waiter(
-        *position_of(candidate),
+    candidate = _shared(candidate)
+    shape = _shape(candidate)
+    return Waiter(*position_of(candidate), candidate, shape.asked, shape)
+
+
+def _shared(candidate: Candidate) -> Candidate:
+    """The same candidate, made of what others have, too."""
+    asked = tuple(candidate.requests.items())
+    requests = _REQUESTS.get(asked)
+    if requests is None:
+        requests = _REQUESTS[asked] = _Requests(asked)
+    return replace(
         candidate,
-        asked,
-        (
-            candidate.ref.kind,
-            candidate.namespace,
-            candidate.clusters,
-            asked,
-            avoid,
-            candidate.problem,
-            grows,
-            stops,
-            candidate.gang,
-        ),
+        namespace=sys.intern(candidate.namespace),
+        queue=sys.intern(candidate.queue),
+        requests=requests,
+        avoid=candidate.avoid or _NOBODY,
     )
+
+
+def _shape(candidate: Candidate) -> Shape:
+    asked = tuple(sorted((name, amount) for name, amount in candidate.requests.items() if amount))
+    key = (
+        candidate.ref.kind,
+        candidate.namespace,
+        candidate.clusters,
+        asked,
+        tuple(sorted(candidate.avoid.items())),
+        candidate.problem,
+        candidate.growth.shape if candidate.growth is not None else None,
+        candidate.preemptions if candidate.preemptible else None,
+        candidate.gang,
+    )
+    shape = _SHAPES.get(key)
+    if shape is None:
+        shape = _SHAPES[key] = Shape(asked)
+    return shape

@@ -22,7 +22,7 @@ from multimirror.scheduling.running_cache import RunningCache
 from multimirror.scheduling.scheduler import Scheduler
 from multimirror.scheduling.shared_quota import SharedQuota
 from multimirror.scheduling.shares import Share
-from multimirror.scheduling.sharing import PassQuota
+from multimirror.scheduling.sharing import PassQuota, QueueRoom
 from multimirror.scheduling.trial import Trial
 from multimirror.scheduling.usage import Usage
 from multimirror.scheduling.victims import Plan, Preemptor
@@ -42,7 +42,7 @@ def _patched(*patches: tuple[object, str, object]) -> Mutant:
     return patched
 
 
-_available, _short, _asks = QuotaUsage._available, QuotaUsage.short, SharedQuota.asks
+_available, _short, _asks = QuotaUsage._available, QueueRoom.short, SharedQuota.asks
 _plans, _share, _quota_tree, _position_of = (
     preemption._plans,
     Share.__init__,
@@ -98,8 +98,9 @@ def _unweighted(self: Share, *amounts: Any, **more: Any) -> None:
     _share(self, *amounts[:2], **more)
 
 
-def _one_more(self: QuotaUsage, queue: str, requests: Any) -> tuple[Short, ...]:
-    return tuple(replace(each, available=each.available + 10**9) for each in _short(self, queue, requests))
+def _one_more(self: QueueRoom, requests: Any, charged: QuotaUsage) -> Short | None:
+    short = _short(self, requests, charged)
+    return replace(short, available=short.available + 10**9) if short is not None else None
 
 
 @contextmanager
@@ -145,7 +146,7 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "P10: the youngest goes first": _patched((waiting, "position_of", _the_youngest_first)),
     "P11: nobody waits for pods to go": _patched((eviction, "_stops_in", lambda *_: 0.0)),
     "P13: the same caches, another worker": _now_here_now_there,
-    "P14: more is said to be left than is": _patched((QuotaUsage, "short", _one_more)),
+    "P14: more is said to be left than is": _patched((QueueRoom, "short", _one_more)),
 }
 """Found by stories. The others are found by tests of their own."""
 NO_CLAIMS: Final = _patched((planning._Pass, "_claim", lambda _self, _waiter, _queue, decision: decision))
