@@ -78,7 +78,7 @@ class Quotas:
         """What everybody uses becomes a part of what was used; after `count`, where that counts at all."""
         if self._tree.decays:
             yield from past.observe(((node, part_used(self._usage, node)) for node in members(self._tree)), now)
-            self._past = past.at(self._tree, now)
+            self._past = past.observed(now)
 
     def queue(self, name: str) -> QuotaView | None:
         """None where there is no such queue, or it was not counted yet."""

@@ -10,7 +10,8 @@ pass leaves a tree out that rests as long as
 - no worker that has changed has room for a shape that was refused for want of room. If a search for whom to stop has
   failed, any change on any worker wakes it (`Rest.WITH_ALL`);
 - the time has not come that a decision named (`again`: one has run long enough to be stopped, one may be stopped for),
-  and half a minute has not passed: whatever else may be overlooked costs no more than that;
+  and half a minute has not passed: whatever else may be overlooked costs no more than that, also that the order in a
+  tree with a half-life changes by itself (`past_use`), and with it who keeps what from whom;
 - queues, cohorts, the workers' own state, and those who are being stopped are the same.
 
 While somebody waits for others who are being stopped, or room is kept for one that has waited long, everybody is

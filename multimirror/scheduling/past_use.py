@@ -156,6 +156,10 @@ class PastUses:
             missing = (node for node in members(tree) if _key(node) not in self._known)
             found = {_key(node): PastUse.read(self._written(*_key(node)), now) for node in missing}
             self._known = {**self._known, **{key: each for key, each in found.items() if each is not None}}
+        return self.observed(now)
+
+    def observed(self, now: float) -> Past:
+        """Of those who were observed last."""
         return Past(self._known, now)
 
     def observe(self, using: Iterable[tuple[Node, int]], now: float) -> Iterator[None]:

@@ -290,6 +290,8 @@ BY_RULE: list[Any] = [
     pytest.param("MirrorQueue", {"start": {"within": "9s"}}, "must be at least 10s", id="starts too soon"),
     pytest.param("Cohort", {"quota": {"borrow": {"cpu": 1}}}, "quota.borrow needs spec.parent", id="a root borrows"),
     pytest.param("Cohort", {"quota": {"lend": {"cpu": 1}}}, "quota.lend needs spec.parent", id="a root lends"),
+    pytest.param("Cohort", {"halfLife": "0s"}, "must be at least 60s", id="a half-life of nothing"),
+    pytest.param("Cohort", {"halfLife": "8761h"}, "must be at most 8760h", id="a half-life of more than a year"),
 ]
 
 

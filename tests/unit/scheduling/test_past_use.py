@@ -13,6 +13,7 @@ from multimirror.batch import Json
 from multimirror.kinds.pod_sets import nanos
 from multimirror.scheduling.candidates import Candidate
 from multimirror.scheduling.decisions import Step
+from multimirror.scheduling.parking import LONGEST_SECONDS, Parking
 from multimirror.scheduling.past_use import (
     NO_PAST,
     WHOLE,
@@ -216,6 +217,30 @@ def test_who_was_passed_for_it_hears_both_numbers() -> None:
     ) in words
     _, words = reason(decided(JOBS, TWO, POOL, past_of(a=0.3, b=0.3)), "younger")
     assert "and 600 of 1000; of equal sums priority decides, then age. Now" in words
+
+
+def test_a_tree_that_rests_wakes_with_the_order_of_the_moment_and_rests_not_for_ever() -> None:
+    """c has everything; when it is gone, a has forgotten more than b has."""
+    queues = {**TWO, "c": member()}
+    tree, waiting, workers, parking = quota_tree(queues, POOL), Waiting(JOBS), {"w1": worker("w1")}, Parking()
+    known = {(True, A): PastUse(ONE // 2, 0, micros(NOW)), (True, B): PastUse(0, WHOLE // 4, micros(NOW))}
+
+    def looked_at(usage: UsageCache, now: float) -> list[Step]:
+        sums, state = usage.snapshot(), RunningState(now=now)
+        awake = parking.awake(waiting.snapshot(), queues, workers, sums, tree=tree, state=state)
+        past = Past(known, now)
+        steps = [each for each in plan(awake, queues, workers, sums, tree=tree, state=state, past=past) if each]
+        for step in steps:
+            if step.decision.chosen is None:
+                parking.refused(step.candidate, step.decision)
+        return steps
+
+    busy = using(c=4)
+    assert [step.candidate.name for step in looked_at(busy, NOW)] == ["younger", "old"]
+    assert looked_at(busy, NOW + 1) == [], "they rest"
+    again = looked_at(busy, NOW + LONGEST_SECONDS)
+    assert [step.candidate.name for step in again] == ["younger", "old"]
+    assert placed(looked_at(UsageCache(), NOW + 2 * HOUR)) == ["old"], "0.125 against 0.1875"
 
 
 # --- who remembers ----------------------------------------------------------------------------------------------------
