@@ -256,3 +256,22 @@ def test_room_is_made_anew_only_when_something_is_another() -> None:
     assert isinstance(second, FreeRoom)
     assert second is not first
     assert not second.fits(gang(4, 2))
+
+
+def test_nodes_are_looked_at_in_small_steps_for_pods_that_nobody_asked_about_before() -> None:
+    scene = Scene(*(Worker(f"w{number}") for number in range(40)), q=queue())
+    scene.waits("one", 4)
+    scene.waits("three", 4)
+    scene.waits("another", 5)
+    workers = {each.name: each.snapshot(scene.usage) for each in scene.workers}
+    steps = list(plan(Waiting(scene.waiting).snapshot(), scene.queues, workers, scene.usage.snapshot()))
+    before: dict[str, int] = {}
+    pauses = 0
+    for step in steps:
+        pauses += step is None
+        if step is not None:
+            before[step.candidate.name], pauses = pauses, 0
+    assert list(before) == ["one", "three", "another"]
+    assert before["one"] >= 5
+    assert before["three"] < 5, "of its pods everything is known"
+    assert before["another"] >= 5
