@@ -1,6 +1,6 @@
 """What a pass decides about one candidate, step by step: a worker for it, that it waits, or whom to stop for it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
@@ -14,6 +14,12 @@ from multimirror.scheduling.waiting import Waiter
 
 _TOLD: Final = 8
 """Workers in one sentence."""
+
+
+def cut(names: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...]]:
+    """As many as fit into a sentence, and how many more there are, in words, if there are any."""
+    more = len(names) - _TOLD
+    return names[:_TOLD], (f"and {more} more",) if more > 0 else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +99,9 @@ class PlacementDecision:
         if self.compared is None:
             return ""
         names = sorted(self.compared.names, key=lambda name: name != self.chosen)
-        words = [f"{name}: {self.compared.result(name).why}" for name in names[:_TOLD]]
-        if len(names) > _TOLD:
-            words.append(f"and {len(names) - _TOLD} more")
-        return "; ".join(words)
+        shown, more = cut(names)
+        words = [f"{name}: {self.compared.result(name).why}" for name in shown]
+        return "; ".join((*words, *more))
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from multimirror.scheduling.decisions import (
     Rest,
     Step,
     Waits,
+    cut,
     reservation_of,
 )
 from multimirror.scheduling.filters import (
@@ -66,8 +67,6 @@ from multimirror.scheduling.usage import UsageSums
 from multimirror.scheduling.victims import NobodyToStop, Preemption, Protected
 from multimirror.scheduling.waiting import Asked, Line, Position, Shape, Waiter, WaitingSnapshot
 
-_TOLD: Final = 8
-"""Workers in one sentence."""
 _WORKERS_PER_CHECKPOINT: Final = 32
 _TABLES_PER_CHECKPOINT: Final = 8
 """Workers whose nodes are looked at in one step."""
@@ -646,5 +645,5 @@ class _Pass:
 
 def _some(names: frozenset[str]) -> str:
     """No more of them than fit into a sentence."""
-    shown = ", ".join(sorted(names)[:_TOLD])
-    return f"{shown} and {len(names) - _TOLD} more" if len(names) > _TOLD else shown
+    shown, more = cut(sorted(names))
+    return " ".join((", ".join(shown), *more))

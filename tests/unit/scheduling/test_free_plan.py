@@ -284,3 +284,22 @@ def test_whether_room_is_on_its_way_is_found_without_what_is_lacking_on_each_nod
             found = Waiting([scene.waits("x", gpu, pods)]).snapshot()
             (waiter,) = found.queues["q"].lines["team"].waiters
             assert preempting.has_room([info], waiter) == fits
+
+
+def test_nodes_are_looked_at_in_small_steps_for_pods_that_nobody_asked_about_before() -> None:
+    scene = Scene(*(Worker(f"w{number}") for number in range(40)), q=queue())
+    scene.waits("one", 4)
+    scene.waits("three", 4)
+    scene.waits("another", 5)
+    workers = {each.name: each.snapshot(scene.usage) for each in scene.workers}
+    steps = list(plan(Waiting(scene.waiting).snapshot(), scene.queues, workers, scene.usage.snapshot()))
+    before: dict[str, int] = {}
+    pauses = 0
+    for step in steps:
+        pauses += step is None
+        if step is not None:
+            before[step.candidate.name], pauses = pauses, 0
+    assert list(before) == ["one", "three", "another"]
+    assert before["one"] >= 5
+    assert before["three"] < 5, "of its pods everything is known"
+    assert before["another"] >= 5
