@@ -309,14 +309,14 @@ class Stage:
 
     # --- the end
 
-    async def check(self) -> None:
+    async def check(self, *, within: float = DEADLINE) -> None:
         """Undo what was broken, let a dispatcher that starts anew put all in order (I10), and check everything."""
         self.history.mend_all()
         for name in self.workers:
             await self._restore(name)
         async with self.dispatcher() as dispatcher:
             queue = await self.management.get(MIRROR_QUEUES, self.queue)
-            await self.history.check(rules_of(queue, dispatcher.origin), dispatcher.idle)
+            await self.history.check(rules_of(queue, dispatcher.origin), dispatcher.idle, within=within)
 
     async def _restore(self, worker: str) -> None:
         with contextlib.suppress(NotFound):

@@ -130,10 +130,12 @@ class History:
         """Every version of every Job of a cluster: type of event, object."""
         return [(seen.type, seen.object) for seen in self.record.changes("Job", cluster)]
 
-    async def check(self, rules: Rules, idle: Callable[[], Awaitable[None]] | None = None) -> None:
+    async def check(
+        self, rules: Rules, idle: Callable[[], Awaitable[None]] | None = None, *, within: float = DEADLINE
+    ) -> None:
         """Wait for rest, while a dispatcher works (which is `idle` then); raise when a promise was broken."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DEADLINE):
+            async with asyncio.timeout(within):
                 await self._rest(rules, idle)
         found = check(self.record, rules)
         assert not found, "\n".join(map(str, found))

@@ -10,6 +10,8 @@ from multimirror.kube.resources import JOBS
 from tests.e2e.dispatching import Stage, a_job, a_stage, running
 
 Json = dict[str, Any]
+SOON = 10.0
+"""Such a stage never comes to rest; what is wrong with it is on the record long before."""
 
 
 async def again(client: Client, job: Json, namespace: str) -> None:
@@ -28,7 +30,7 @@ async def test_a_second_copy_that_lives_beside_the_first_is_told(kind: str, disp
             worker, copy = await stage.copy(running)
         await again(stage.workers[other(stage, worker)], copy, stage.namespace)
         with pytest.raises(AssertionError, match=r"I1: two copies of .*/job live at once"):
-            await stage.check()
+            await stage.check(within=SOON)
 
 
 async def test_a_copy_that_is_made_after_the_end_is_told(kind: str, dispatching_fleet: BackgroundFleet) -> None:
@@ -41,7 +43,7 @@ async def test_a_copy_that_is_made_after_the_end_is_told(kind: str, dispatching_
             await stage.nothing_left()
         await again(stage.workers[worker], copy, stage.namespace)
         with pytest.raises(AssertionError, match=r"I2: .*/job is finished, and a copy of it is made"):
-            await stage.check()
+            await stage.check(within=SOON)
 
 
 async def test_a_job_of_somebody_else_that_we_change_is_told(kind: str, dispatching_fleet: BackgroundFleet) -> None:
