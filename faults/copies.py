@@ -83,6 +83,7 @@ def may_both_live(record: Record, rules: Rules, old: Live, new: Live, *, fenced:
 def finished_jobs_start_nothing(record: Record, rules: Rules) -> Iterator[Violation]:
     """I2: once a Job has ended, no copy of it is made and no pod of it starts, on any worker that can be reached."""
     ended: dict[str, float] = {}
+    ends: dict[str, Seen] = {}
     copies: dict[str, Live] = {}
     gone: set[str] = set()
     for seen in known(record, rules):
@@ -91,10 +92,11 @@ def finished_jobs_start_nothing(record: Record, rules: Rules) -> Iterator[Violat
         if seen.kind == "Job" and seen.cluster == MANAGEMENT and rules.labels.is_original(seen.object):
             if is_finished(seen.status):
                 ended.setdefault(seen.uid, seen.time)
+                ends.setdefault(seen.uid, seen)
         elif seen.kind == "Job" and (original := rules.labels.original_of(seen.object)):
             if seen.uid not in copies:
                 copies[seen.uid] = Live(seen.cluster, original, "", seen.time, seen.name)
-                if original in ended and seen.type == "ADDED" and not _was_on_its_way(record, seen, ended[original]):
+                if original in ends and seen.type == "ADDED" and not _was_made_before(record, seen, ends[original]):
                     yield Violation("I2", f"{seen.name} is finished, and a copy of it is made on {seen.cluster}")
         elif seen.kind == "Pod" and seen.type == "ADDED":
             for uid, copy in _owners(seen.object, copies):
@@ -111,10 +113,16 @@ def _owners(pod: Json, copies: dict[str, Live]) -> Iterator[tuple[str, Live]]:
             yield reference["uid"], copies[reference["uid"]]
 
 
-def _was_on_its_way(record: Record, seen: Seen, ended: float) -> bool:
-    """The very request that made it was sent before the end, and held up: nobody can call it back."""
-    made = record.created_by(seen)
-    return made is not None and made.fault in HELD_UP and made.time <= ended
+def _was_made_before(record: Record, seen: Seen, end: Seen) -> bool:
+    """The very request that made it was sent before the end, and held up: nobody can call it back.
+
+    Where no requests are recorded, watches alone tell, one of each cluster, and that of a worker may be behind: then it
+    is the clusters' own times that count, to the second."""
+    if record.exchanges:
+        made = record.created_by(seen)
+        return made is not None and made.fault in HELD_UP and made.time <= end.time
+    last = max(str(each.get("lastTransitionTime", "")) for each in end.status["conditions"])
+    return str(seen.object["metadata"].get("creationTimestamp", "~")) <= last
 
 
 def _can_be_stopped(record: Record, rules: Rules, copy: Live, ended: float) -> float:

@@ -118,6 +118,27 @@ def test_after_the_end(story: Story, violations: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("created", "requests", "violations"),
+    [
+        pytest.param("2026-01-01T00:00:09Z", False, 0, id="the watch of its worker is behind"),
+        pytest.param("2026-01-01T00:00:11Z", False, 1, id="it was made after the end"),
+        pytest.param("2026-01-01T00:00:09Z", True, 1, id="requests are recorded, and none was held up"),
+    ],
+)
+def test_without_requests_the_clusters_own_times_say_what_came_first(
+    created: str, requests: bool, violations: int
+) -> None:
+    story = Story().ended(10).copy(11, "w1")
+    end, copy = (seen.object for seen in story.record.seen)
+    end["status"] = {"conditions": [{**DONE["conditions"][0], "lastTransitionTime": "2026-01-01T00:00:10Z"}]}
+    copy["metadata"]["creationTimestamp"] = created
+    if requests:
+        call = Call("patch", "jobs", "team", "other", "", {})
+        story.record.exchanges.append(Exchange(1.0, "dispatcher", "management", call, status=200))
+    assert len(list(finished_jobs_start_nothing(story.record, RULES))) == violations
+
+
+@pytest.mark.parametrize(
     ("story", "violations"),
     [
         pytest.param(Story().copy(1, "w1").copy(60, "w2", 2), 1, id="no reason at all"),
