@@ -299,6 +299,7 @@ class Sharing(RuleBasedStateMachine):
         for worker in WORKERS:
             world.set_link(worker, up=True)
             world.cordon(worker, cordoned=False)
+            world.foreign_pods(worker, 0)  # others' pods end, too: nobody is placed where they stay for ever
         for job in self.unfinished():
             if cluster_of(job) is not None and job["spec"]["suspend"]:
                 world.user_suspends(job, suspend=False)  # else it might stay for ever
