@@ -82,7 +82,6 @@ def may_both_live(record: Record, rules: Rules, old: Live, new: Live, *, fenced:
 
 def finished_jobs_start_nothing(record: Record, rules: Rules) -> Iterator[Violation]:
     """I2: once a Job has ended, no copy of it is made and no pod of it starts, on any worker that can be reached."""
-    ended: dict[str, float] = {}
     ends: dict[str, Seen] = {}
     copies: dict[str, Live] = {}
     gone: set[str] = set()
@@ -91,7 +90,6 @@ def finished_jobs_start_nothing(record: Record, rules: Rules) -> Iterator[Violat
             gone.add(seen.uid)
         if seen.kind == "Job" and seen.cluster == MANAGEMENT and rules.labels.is_original(seen.object):
             if is_finished(seen.status):
-                ended.setdefault(seen.uid, seen.time)
                 ends.setdefault(seen.uid, seen)
         elif seen.kind == "Job" and (original := rules.labels.original_of(seen.object)):
             if seen.uid not in copies:
@@ -102,9 +100,10 @@ def finished_jobs_start_nothing(record: Record, rules: Rules) -> Iterator[Violat
             for uid, copy in _owners(seen.object, copies):
                 if uid in gone and fencing.controller_is_behind(record, rules, seen):
                     continue
-                if copy.uid in ended and seen.time > _can_be_stopped(record, rules, copy, ended[copy.uid]):
+                end = ends.get(copy.uid)
+                if end is not None and seen.time > _can_be_stopped(record, rules, copy, end.time):
                     text = f"{copy.name} is finished, and pod {seen.name} of it starts on {seen.cluster}"
-                    yield Violation("I2", text, (f"{ended[copy.uid]:8.3f}  finished", f"{seen.time:8.3f}  pod added"))
+                    yield Violation("I2", text, (f"{end.time:8.3f}  finished", f"{seen.time:8.3f}  pod added"))
 
 
 def _owners(pod: Json, copies: dict[str, Live]) -> Iterator[tuple[str, Live]]:
