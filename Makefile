@@ -88,11 +88,14 @@ SINCE ?= HEAD~20
 EMBEDDED = clusters/embedded clusters/jobapi clusters/nodes clusters/local multimirror/batch tests/contract
 CONTRACT = $(shell git diff --quiet $(SINCE) -- $(EMBEDDED) 2>/dev/null && echo --leave-out contract)
 
+# More processes than cores: tests on fleets wait most of their time, for a Job to end or for a worker to be given up on.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(os.cpu_count() + 2)')
+
 test: check tools
-	$(BIN)/pytest -n auto --dist loadgroup --leave-out twins --leave-out search $(CONTRACT)
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup --leave-out twins --leave-out search $(CONTRACT)
 
 test-all: check tools
-	$(BIN)/pytest -n auto --dist loadgroup
+	$(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 .PHONY: test-kind
 TESTS ?=

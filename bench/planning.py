@@ -14,23 +14,19 @@ import contextlib
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from typing import Final
 
+from bench._passes import QUEUES, WORKERS, candidate, cpu_seconds, fill_up, fleet, longest_step
 from bench.frame.parts import Part
 from bench.frame.results import Recorder
-from multimirror.api import MirrorQueueSpec, WorkerClusterSpec
-from multimirror.kinds.kind import Ref
+from multimirror.api import MirrorQueueSpec
 from multimirror.kinds.pod_sets import nanos
 from multimirror.scheduling.candidates import Candidate, WorkerSnapshot
 from multimirror.scheduling.decisions import Placed, Step
 from multimirror.scheduling.plan import plan
-from multimirror.scheduling.usage import Reservation, UsageCache
+from multimirror.scheduling.usage import UsageCache
 from multimirror.scheduling.waiting import Waiting
-from multimirror.workers import WorkerState
 
-_QUEUES: Final = 1000
-_WORKERS: Final = 100
 _NAMESPACES: Final = 50
 _EQUAL: Final = 1000
 _ROUNDS: Final = 5
@@ -59,11 +55,8 @@ class _Scene:
 
     def measure(self) -> None:
         """One pass; then one more for its longest step, since looking at the clock takes time, too."""
-        started = time.thread_time()
-        for _ in self.steps():
-            pass
-        self.costs.append(time.thread_time() - started)
-        longest = _longest(self.steps())
+        self.costs.append(cpu_seconds(self.steps()))
+        longest = longest_step(self.steps())
         self.longest = min(self.longest or longest, longest)
 
     @property
@@ -93,14 +86,6 @@ async def measure(recorder: Recorder, sizes: Sequence[int]) -> None:
         late, blocked = await _late(scene)
         recorder.percentiles("a heartbeat is late by", size, late)
         recorder.ratio("event loop blocked, longest : allowed", size, blocked / _ALLOWED)
-
-
-def _longest(steps: Iterable[Step | None]) -> float:
-    longest, before = 0.0, time.thread_time()
-    for _ in steps:
-        now = time.thread_time()
-        longest, before = max(longest, now - before), now
-    return longest
 
 
 def _placed(steps: Iterable[Step | None]) -> int:
@@ -134,38 +119,17 @@ async def _late(scene: _Scene) -> tuple[list[float], float]:
     return late, longest
 
 
-def _scene(jobs: int, *, shapes: int, queues: int = _QUEUES, free: bool = False) -> _Scene:
-    usage, workers = UsageCache(), {}
-    for number in range(_WORKERS):
-        name = f"worker-{number}"
-        workers[name] = _worker(name, cpu=10_000_000 if free else 1000)
-        if not free:
-            full = {"cpu": nanos(999)} if number % 2 else {"memory": nanos(2**60)}
-            usage.put(Ref("jobs.batch", f"running-{number}"), Reservation("other", "team-0", name, full))
+def _scene(jobs: int, *, shapes: int, queues: int = QUEUES, free: bool = False) -> _Scene:
+    usage, workers = UsageCache(), fleet(WORKERS, cpu=10_000_000 if free else 1000, namespaces=_NAMESPACES)
+    if not free:
+        fill_up(usage, workers)
     waiting = Waiting(_candidate(number, number % shapes, queues) for number in range(jobs))
     return _Scene(waiting, {f"queue-{number}": MirrorQueueSpec() for number in range(queues)}, workers, usage)
 
 
-def _worker(name: str, cpu: int) -> WorkerSnapshot:
-    namespaces = frozenset(f"team-{number}" for number in range(_NAMESPACES))
-    capacity = {"cpu": Decimal(cpu), "memory": Decimal(2**60), "pods": Decimal(100_000)}
-    return WorkerSnapshot(
-        name=name,
-        spec=WorkerClusterSpec(capacity=capacity),
-        state=WorkerState(connected=True, namespaces=namespaces),
-    )
-
-
 def _candidate(number: int, shape: int, queues: int) -> Candidate:
-    return Candidate(
-        ref=Ref("jobs.batch", f"uid-{number}"),
-        namespace=f"team-{number % _NAMESPACES}",
-        name=f"job-{number}",
-        queue=f"queue-{number % queues}",
-        created=f"2026-01-01T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}Z",
-        version=str(number),
-        requests={"cpu": nanos(2) + shape * 1_000_000, "memory": nanos(2**30 + shape), "pods": nanos(1)},
-    )
+    requests = {"cpu": nanos(2) + shape * 1_000_000, "memory": nanos(2**30 + shape), "pods": nanos(1)}
+    return candidate(number, f"team-{number % _NAMESPACES}", f"queue-{number % queues}", requests)
 
 
 PART: Final = Part(

@@ -25,9 +25,10 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Final
 
+from bench._passes import QUEUES, WORKERS, candidate, cpu_seconds, fill_up, fleet, longest_step
 from bench.frame.parts import Part
 from bench.frame.results import Recorder
-from multimirror.api import CohortSpec, MirrorQueueSpec, Preempts, Quota, WorkerClusterSpec
+from multimirror.api import CohortSpec, MirrorQueueSpec, Preempts, Quota
 from multimirror.kinds.kind import Ref
 from multimirror.kinds.pod_sets import nanos
 from multimirror.kinds.pod_shapes import PodShape
@@ -44,10 +45,8 @@ from multimirror.scheduling.running import RunningJob, RunningJobs
 from multimirror.scheduling.shared_quota import quota_tree
 from multimirror.scheduling.usage import Reservation, UsageCache
 from multimirror.scheduling.waiting import Waiting
-from multimirror.workers import WorkerState
 from multimirror.workers.node_table import Node, NodeTable
 
-_QUEUES: Final = 1000
 _TREES: Final = 50
 _NAMESPACES: Final = 200
 _NODES: Final = 100
@@ -103,19 +102,12 @@ class _Best:
 
     def of(self, steps: Callable[[], Iterable[object]]) -> None:
         gc.collect()
-        started = time.thread_time()
-        for _ in steps():
-            pass
-        self.seconds = min(self.seconds, time.thread_time() - started)
+        self.seconds = min(self.seconds, cpu_seconds(steps()))
 
     def longest(self, steps: Callable[[], Iterable[object]]) -> None:
         """In a round of its own: looking at the clock takes time, too."""
         gc.collect()
-        longest, before = 0.0, time.thread_time()
-        for _ in steps():
-            now = time.thread_time()
-            longest, before = max(longest, now - before), now
-        self.step = min(self.step, longest)
+        self.step = min(self.step, longest_step(steps()))
 
 
 def _reference() -> Iterator[None]:
@@ -285,7 +277,7 @@ def _memory(recorder: Recorder, size: int) -> None:
     gc.collect()
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    waiting = Waiting(_candidate(number, number % _QUEUES, cpu=2) for number in range(size))
+    waiting = Waiting(_candidate(number, number % QUEUES, cpu=2) for number in range(size))
     gc.collect()
     each = (tracemalloc.get_traced_memory()[0] - before) / len(waiting)
     tracemalloc.stop()
@@ -303,22 +295,22 @@ def _scene(workers: int, cpu: int, *, borrow: bool = True) -> _Scene:
         cohorts[f"tree-{number}"] = CohortSpec(quota=Quota(resources={"cpu": Decimal(100)}))
         for half in ("a", "b"):
             cohorts[f"tree-{number}-{half}"] = CohortSpec(parent=f"tree-{number}")
-    for number in range(_QUEUES):
+    for number in range(QUEUES):
         tree, half = number % _TREES, "ab"[number // _TREES % 2]
         queues[f"queue-{number}"] = MirrorQueueSpec(
             cohort=f"tree-{tree}-{half}",
             quota=Quota(resources={"cpu": Decimal(10 if borrow else 100_000)}),
             preempts=frozenset({Preempts.RECLAIM}),
         )
-    there = {f"worker-{number}": _worker(f"worker-{number}", cpu) for number in range(workers)}
+    there = fleet(workers, cpu, namespaces=_NAMESPACES)
     return _Scene(Waiting(), queues, there, UsageCache(), quota_tree(queues, cohorts))
 
 
-def _full(jobs: int, *, shapes: int = 5, workers: int = 100, nothing: int = 0) -> _Scene:
+def _full(jobs: int, *, shapes: int = 5, workers: int = WORKERS, nothing: int = 0) -> _Scene:
     """No quota is left: half of the queues have their own, the others that and the pool, in Jobs of 2. Of the first
     `nothing` trees one queue has nothing, and others have its quota."""
     scene = _scene(workers, cpu=1_000_000)
-    for queue in range(_QUEUES):
+    for queue in range(QUEUES):
         tree, place = queue % _TREES, queue // _TREES
         count = 5 + 5 * (place % 2)
         if tree < nothing:
@@ -331,19 +323,15 @@ def _full(jobs: int, *, shapes: int = 5, workers: int = 100, nothing: int = 0) -
 
 def _crowded(jobs: int, *, shapes: int = 5) -> _Scene:
     """There is quota, and no room: one half of the workers lacks cpu, the other memory."""
-    scene = _scene(100, cpu=1000, borrow=False)
-    for number in range(100):
-        full = {"cpu": nanos(999)} if number % 2 else {"memory": nanos(2**60)}
-        scene.usage.put(
-            Ref("jobs.batch", f"running-{number}"), Reservation("other", "team-0", f"worker-{number}", full)
-        )
+    scene = _scene(WORKERS, cpu=1000, borrow=False)
+    fill_up(scene.usage, scene.workers)
     _fill(scene, jobs, shapes)
     return scene
 
 
 def _scattered(jobs: int) -> _Scene:
     """There is quota, and room in all, but not on any of 10,000 nodes: every other one lacks cpu, the others memory."""
-    scene = _scene(100, cpu=1_000_000, borrow=False)
+    scene = _scene(WORKERS, cpu=1_000_000, borrow=False)
     for name, worker in scene.workers.items():
         nodes = (_node(number) for number in range(_NODES))
         scene.workers[name] = replace(worker, free=FreeRoom(NodeTable.of(nodes)))
@@ -357,7 +345,7 @@ def _node(number: int) -> Node:
     return Node(f"node-{number}", {}, (), allocatable, allocatable | free)
 
 
-def _free(jobs: int, *, shapes: int = 5, workers: int = 100) -> _Scene:
+def _free(jobs: int, *, shapes: int = 5, workers: int = WORKERS) -> _Scene:
     """There is quota and room for all."""
     scene = _scene(workers, cpu=10_000_000, borrow=False)
     _fill(scene, jobs, shapes)
@@ -368,32 +356,14 @@ def _fill(scene: _Scene, jobs: int, shapes: int, *, gangs: bool = False) -> None
     """Every queue has Jobs of as many shapes as there are, or as it has Jobs. `gangs`: it is known which pods they
     have."""
     for number in range(jobs):
-        job = _candidate(number, number % _QUEUES, cpu=2, shape=(number // _QUEUES + number) % shapes)
+        job = _candidate(number, number % QUEUES, cpu=2, shape=(number // QUEUES + number) % shapes)
         pods = ((PodShape(tuple(sorted(job.requests.items()))), 1),)
         scene.waiting.put(replace(job, gang=pods) if gangs else job)
 
 
-def _worker(name: str, cpu: int) -> WorkerSnapshot:
-    namespaces = frozenset(f"team-{number}" for number in range(_NAMESPACES))
-    capacity = {"cpu": Decimal(cpu), "memory": Decimal(2**60), "pods": Decimal(1_000_000)}
-    return WorkerSnapshot(
-        name=name,
-        spec=WorkerClusterSpec(capacity=capacity),
-        state=WorkerState(connected=True, namespaces=namespaces),
-    )
-
-
 def _candidate(number: int, queue: int, *, cpu: int, shape: int = 0, priority: int = 0) -> Candidate:
-    return Candidate(
-        ref=Ref("jobs.batch", f"uid-{number}"),
-        namespace=_team(queue),
-        name=f"job-{number}",
-        queue=f"queue-{queue}",
-        priority=priority,
-        created=f"2026-01-01T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}Z",
-        version=str(number),
-        requests={"cpu": nanos(cpu) - shape * 1_000_000, "memory": nanos(2**30), "pods": nanos(1)},
-    )
+    requests = {"cpu": nanos(cpu) - shape * 1_000_000, "memory": nanos(2**30), "pods": nanos(1)}
+    return candidate(number, _team(queue), f"queue-{queue}", requests, priority=priority)
 
 
 PART: Final = Part(

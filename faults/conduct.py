@@ -185,13 +185,6 @@ class _Term(NamedTuple):
     since: float
     version: int
     leader: str
-    change: Exchange | None
-    """The write that made it so."""
-
-    def released_after(self, write: Exchange) -> bool:
-        """The write was on its way when its own client released the lease."""
-        change = self.change
-        return not self.leader and change is not None and change.client == write.client and write.time < change.time
 
 
 def leaders_alone_write(record: Record, rules: Rules) -> Iterator[Violation]:
@@ -199,12 +192,12 @@ def leaders_alone_write(record: Record, rules: Rules) -> Iterator[Violation]:
     alone, and only while nobody holds it.
 
     On the lease's own cluster the versions that the API server gave say what came first; elsewhere it is when the
-    request had left its client, and when the leader was told that it leads. Whoever stops may have a write on its way
-    when it releases the lease: that one left before, and cannot be called back.
+    request had left its client, and when the leader was told that it leads. Whoever releases the lease has waited for
+    the answers of its writes before.
     """
     leases = {each.version: each for each in record.writes() if each.call.resource == "leases"}
     terms = [
-        _Term((change and change.answered) or seen.time, int(version), holder_of(seen.object), change)
+        _Term((change and change.answered) or seen.time, int(version), holder_of(seen.object))
         for seen in record.changes("Lease", MANAGEMENT)
         if seen.object["metadata"]["name"].startswith(rules.user_agent)
         for version in (seen.object["metadata"]["resourceVersion"],)
@@ -217,8 +210,6 @@ def leaders_alone_write(record: Record, rules: Rules) -> Iterator[Violation]:
             continue
         exact = each.cluster == MANAGEMENT and each.version.isdigit() and each.fault not in HELD_UP
         held = [term for term in terms if (term.version < int(each.version) if exact else term.since <= each.time)]
-        if held and held[-1].released_after(each):
-            continue
         leader = held[-1].leader if held else ""
         if leader != each.client and (leader or each.client in candidates):
             yield Violation("I9", f"{each.client} writes while {leader or 'nobody'} leads", (str(each),))

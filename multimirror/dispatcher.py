@@ -33,6 +33,7 @@ from multimirror.kinds import JOB, KINDS, Kind, Ref, ref_of
 from multimirror.kube import Client, EventRecorder, WorkQueue
 from multimirror.kube.manager import background
 from multimirror.kube.supervise import Supervisor
+from multimirror.kube.write_guard import WriteGuard
 from multimirror.observe.explain import explanation
 from multimirror.observe.positions import Positions
 from multimirror.observe.questions import Questions
@@ -62,6 +63,7 @@ COMPONENT: Final = "multimirror"
 _EVENTS_PER_SECOND: Final = 50.0
 _FIRST_CONTACT_SECONDS: Final = 8.0
 _FIRST_LOOK_SECONDS: Final = 30.0
+_SETTLE_SECONDS: Final = 3.0
 
 _log = structlog.get_logger(__name__)
 
@@ -75,17 +77,17 @@ class Dispatcher:
         signer: Signer,
         options: DispatcherOptions | None = None,
         *,
-        guard: Callable[[], None] | None = None,
+        guard: WriteGuard | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`signer` has the identity of the management cluster, and the key by which copies are known to be ours (see
-        `connect`). `guard` is called before each write; what it raises stops the write (see LeaderElector.check)."""
+        `connect`). `guard` is asked before each write; what it raises stops the write (see LeaderElector.guard)."""
         options = options or DispatcherOptions()
         writer = client.guarded(guard) if guard is not None else client
         self.origin: Final = signer.origin
         self.ready: Final = asyncio.Event()
         """Set while work is being done."""
-        self._client = client
+        self._client, self._guard = client, guard
         self._events = EventRecorder(
             writer, COMPONENT, qps=_EVENTS_PER_SECOND, capacity=5000, wall_clock=lambda: utc_datetime(clock())
         )
@@ -183,7 +185,7 @@ class Dispatcher:
         client: Client,
         options: DispatcherOptions | None = None,
         *,
-        guard: Callable[[], None] | None = None,
+        guard: WriteGuard | None = None,
         clock: Callable[[], float] = time.time,
     ) -> Self:
         """Ask the management cluster who it is, find the key of our copies (or make it), and put a dispatcher together.
@@ -257,6 +259,8 @@ class Dispatcher:
                 await self._lanes.run()
                 self._scheduler.stop()
                 await asyncio.wait([scheduler])
+                if self._guard is not None:  # what still writes is cancelled next, and had better be answered
+                    await self._guard.settled(_SETTLE_SECONDS)
             finally:
                 self.ready.clear()
 

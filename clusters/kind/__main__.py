@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from clusters.foreground import until_told
-from clusters.kind import CommandError, KindFleet, KindOptions, NotPossibleError, remove_fleet, sweep, unavailable
+from clusters.kind import CommandError, KindFleet, KindOptions, NotPossibleError, look, remove_fleet, sweep
 from clusters.kind.base_image import BASE_IMAGE, make_base_image
 from clusters.kind.commands import run
 from clusters.kind.fleet import fleets
@@ -22,8 +22,10 @@ _INTERRUPTED: Final = 130  # as shells have it
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     if options.command == "check":
-        reason = unavailable()
+        reason, warnings = asyncio.run(look())
         print(reason or "kind fleets can be made here")
+        for warning in warnings:
+            _tell(warning)
         return 1 if reason else 0
     try:
         match options.command:

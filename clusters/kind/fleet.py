@@ -23,7 +23,7 @@ from clusters.kind.commands import CommandError, NotPossibleError, run
 from clusters.kind.config import config_for
 from clusters.kind.node_image import choose, ensure
 from clusters.kind.options import KindOptions
-from clusters.kind.preflight import gather, problems
+from clusters.kind.preflight import gather, problems, warnings
 from clusters.kind.records import Record, delete_cluster
 
 _CREATE_SECONDS: Final = 900.0
@@ -132,6 +132,8 @@ class KindFleet(Fleet):
         in_the_way = problems(facts, [cluster.kind_name for cluster in clusters], keep=options.keep)
         if in_the_way:
             raise NotPossibleError("no kind fleet can be made:\n" + "\n".join(f"- {text}" for text in in_the_way))
+        for warning in warnings(facts):
+            self.tell(warning)
         self.node_image = choose(options.node_image, options.kubernetes_version, facts.present_images)
         if self.node_image not in facts.present_images:
             self.tell(f"looking for the node image {self.node_image}")

@@ -21,7 +21,10 @@ from clusters.local.versions import Version
 MEMORY_PER_CLUSTER: Final = 1 << 30
 MEMORY_BESIDES: Final = 1 << 30
 INOTIFY_PER_CLUSTER: Final = 25
-_INOTIFY: Final = Path("/proc/sys/fs/inotify/max_user_instances")
+INOTIFY: Final = Path("/proc/sys/fs/inotify")
+ENOUGH_INSTANCES: Final = 512
+ENOUGH_WATCHES: Final = 524_288
+"""What kind itself advises, for several clusters and what runs on them: systemd and every kubelet watch files."""
 OLDEST_KIND: Final = Version(0, 32, 0)  # the first that knows Kubernetes 1.36 and its kubeadm configuration
 
 
@@ -39,6 +42,8 @@ class Facts:
     present_images: Sequence[str] = ()
     inotify_instances: int | None = None
     """How many of them one user may have."""
+    inotify_watches: int | None = None
+    """The same."""
     has_network: bool = False
     """kind's own."""
 
@@ -79,6 +84,23 @@ def problems(facts: Facts, names: Sequence[str], *, keep: bool = False) -> list[
     return found
 
 
+def warnings(facts: Facts) -> list[str]:
+    """What is no obstacle yet, and becomes one with more clusters or more pods."""
+    limits = (
+        ("fs.inotify.max_user_instances", facts.inotify_instances, ENOUGH_INSTANCES),
+        ("fs.inotify.max_user_watches", facts.inotify_watches, ENOUGH_WATCHES),
+    )
+    low = [(name, value, enough) for name, value, enough in limits if value is not None and value < enough]
+    if not low:
+        return []
+    now = " and ".join(f"{name} is {value}" for name, value, _ in low)
+    remedy = " ".join(f"{name}={enough}" for name, _, enough in low)
+    return [
+        f"warning: {now}, and several clusters may run out of it ('too many open files' in the logs of kubelets and "
+        f"pods): sysctl -w {remedy}"
+    ]
+
+
 async def gather(images: Sequence[str] = ()) -> Facts:
     docker_found, kind_found = shutil.which("docker") is not None, shutil.which("kind") is not None
     docker_error, memory, kind_version = None, None, None
@@ -114,16 +136,17 @@ async def gather(images: Sequence[str] = ()) -> Facts:
         existing=existing,
         missing_images=missing,
         present_images=present,
-        inotify_instances=_inotify_instances() if docker_found else None,
+        inotify_instances=_inotify("max_user_instances") if docker_found else None,
+        inotify_watches=_inotify("max_user_watches") if docker_found else None,
         has_network=network,
     )
 
 
-def _inotify_instances() -> int | None:
+def _inotify(limit: str) -> int | None:
     """None where the clusters would not be on this kernel."""
     if os.environ.get("DOCKER_HOST", "unix:").startswith("unix:"):
         with contextlib.suppress(OSError, ValueError):
-            return int(_INOTIFY.read_text())
+            return int((INOTIFY / limit).read_text())
     return None
 
 

@@ -88,6 +88,12 @@ EVENTS: Final = {
         "the copy is deleted there; no pod is forced to end. If it has not, it is waited for.",
         "Look at the pods there: what keeps them? Where the worker has not noticed: does its Job controller run?",
     ),
+    "DeadlineKept": Reason(
+        "The Job runs, and its activeDeadlineSeconds was raised or taken away, while room that it uses is kept for "
+        "one that has waited for headWait. When there is room for that is reckoned by deadlines, so the copy keeps "
+        "the one that it was placed with.",
+        "Wait: it is granted when the other Job has been placed. Otherwise it ends as it said at first.",
+    ),
     "CopyNotChanged": Reason(
         "A change of the Job (suspend, parallelism, deadline, completions) did not reach the copy: the worker refuses "
         "it, or changes it back.",

@@ -17,20 +17,19 @@ from multimirror.api import ORIGIN_LABEL, WORKER_CLUSTERS, SpecError, WorkerClus
 from multimirror.api.worker_clusters import CapacityMode
 from multimirror.batch import Json
 from multimirror.cli import credentials
+from multimirror.cli.account_trial import try_account
 from multimirror.cli.apply import FIELD_MANAGER, apply
 from multimirror.cli.errors import CommandError, Exit
 from multimirror.cli.progress import say
 from multimirror.cli.worker_account import grant, grant_pods, has_account, lasting_token, request_token, revoke
 from multimirror.cli.workers import cluster_named, reachable, stored_identity
 from multimirror.kube import ApiError, Client, KubeError, resources
-from multimirror.kube.errors import AlreadyExists, Forbidden, NotFound, Unauthorized
+from multimirror.kube.errors import AlreadyExists, NotFound
 from multimirror.kube.kubeconfig import Access, parse_strict
 from multimirror.kube.resources import JOBS
-from multimirror.workers.probe import Facts, check, identity_of, version_of
+from multimirror.workers.probe import Facts, identity_of, version_of
 from multimirror.workers.tokens import Slots, claims_of
 
-_SETTLE_SECONDS: Final = 20.0
-"""Roles take effect a moment after they were written."""
 _PART_OF: Final = {"app.kubernetes.io/part-of": "multimirror"}
 
 
@@ -51,6 +50,8 @@ class JoinOptions:
     new_token: bool = False
     lasting_token: bool = False
     same_cluster: bool = False
+    patience: float = 0.0
+    """Seconds for a worker that is slow to answer what its account may do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ async def join(management: Client, worker: Client, access: Access, options: Join
     stored, given_before = await _stored(management, secret)
     options = replace(options, server=options.server or given_before)
     kubeconfig = await _kubeconfig(worker, access, options, stored, slots)
-    facts = await _probe(access, kubeconfig, options.name, namespaces)
+    facts = await _probe(access, kubeconfig, options, namespaces)
     if facts.missing:
         problem = f"the account may not {', '.join(facts.missing)} on worker {options.name}"
         raise CommandError(problem, "Does something on that cluster take its roles away?", code=Exit.REFUSED)
@@ -217,28 +218,15 @@ async def _revoke_before(worker: Client, stored: Access | None, kubeconfig: Mapp
 
 
 async def _probe(
-    access: Access, kubeconfig: Mapping[str, Any], name: str, namespaces: Mapping[str, str] | None
+    access: Access, kubeconfig: Mapping[str, Any], options: JoinOptions, namespaces: Mapping[str, str] | None
 ) -> Facts:
-    """Ask with the account's own token what the dispatcher will ask; roles may take a moment.
-
-    By the address that we have come by: the dispatcher's own is for it to try, from where it is.
-    """
+    """By the address that we have come by: the dispatcher's own is for it to try, from where it is."""
     wanted = parse_strict(kubeconfig)
     assert wanted.token is not None, "it has just been put there"
-    trial = credentials.trial_connection(access, wanted.token, name=name, server=wanted.server)
+    trial = credentials.trial_connection(access, wanted.token, name=options.name, server=wanted.server)
     targets = None if namespaces is None else sorted(namespaces.values())
-    ends = time.monotonic() + _SETTLE_SECONDS
     async with Client(trial, timeout=15.0) as client:
-        while True:
-            try:
-                facts = await check(client, targets)
-            except (Unauthorized, Forbidden):
-                if time.monotonic() > ends:
-                    raise
-            else:
-                if not facts.missing or time.monotonic() > ends:
-                    return facts
-            await asyncio.sleep(0.1)
+        return await try_account(client, targets, patience=options.patience)
 
 
 def _secret_key(existing: Json | None, name: str, system: str) -> _SecretKey:

@@ -157,6 +157,9 @@ class Kind(Protocol):
     def stop_seconds(self, obj: Json) -> float:
         """How long its pods may take to stop, by their own account. Of an original."""
 
+    def deadline_of(self, obj: Json) -> int | None:
+        """After so many seconds its user wants it ended; None: it may take its time. Of an original."""
+
     def run_seconds(self, obj: Json) -> float | None:
         """After so many seconds on a worker no pod of it is left, whatever happens; None: nobody knows. Of an
         original."""

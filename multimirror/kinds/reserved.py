@@ -47,6 +47,7 @@ class _Counted(Protocol):
     """What is asked of a kind here."""
 
     def template_of(self, obj: Json) -> str: ...
+    def deadline_of(self, obj: Json) -> int | None: ...
     def pod_sets(self, obj: Json) -> Sequence[PodSet]: ...
 
 
@@ -65,6 +66,8 @@ class Reserved:
     """Of the object, when it had been assigned; 0: not known."""
     preemptible: bool = True
     """Whether it may be stopped for others, as it said then."""
+    deadline: int | None = None
+    """The furthest deadline of its copy, in seconds; None: it said none, or nobody wrote it down."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -117,13 +120,15 @@ class Reserved:
         written = {"template": self.template, "generation": self.generation, "podSets": sets}
         if not self.preemptible:
             written["preemptible"] = False
+        if self.deadline is not None:
+            written["deadline"] = self.deadline
         return orjson.dumps(written).decode()
 
 
 def reserved_for(kind: _Counted, obj: Json) -> Reserved:
     """What an object asks for, as it is now: to be written down when it gets a worker."""
     sets = (ReservedPods(each.name, each.count, pod_requests(each.spec)) for each in kind.pod_sets(obj))
-    return Reserved(kind.template_of(obj), tuple(sets), preemptible=is_preemptible(obj))
+    return Reserved(kind.template_of(obj), tuple(sets), preemptible=is_preemptible(obj), deadline=kind.deadline_of(obj))
 
 
 def reserved_by_assignment(kind: _Assigned, obj: Json) -> Reserved:
@@ -161,12 +166,13 @@ def _parsed(found: Any) -> Reserved:
         if any(amount < 0 for amount in requests.values()):
             raise ValueError(requests)
         sets.append(ReservedPods(str(each["name"]), count, requests, given_back))
-    generation = found.get("generation", 0)
+    generation, deadline = found.get("generation", 0), found.get("deadline")
     return Reserved(
         str(found["template"]),
         tuple(sets),
         generation if isinstance(generation, int) else 0,
         preemptible=found.get("preemptible") is not False,
+        deadline=deadline if isinstance(deadline, int) and deadline > 0 else None,
     )
 
 

@@ -6,7 +6,7 @@ Guarantees:
 - no answer is read that is larger than what was asked for can honestly be (see budget.py): OverBudget;
 - a request is repeated here only when that is safe: reads after any passing fault, writes only when the server
   certainly did not act (429, or nothing was sent). Any other failed write says `outcome_unknown`, and the caller
-  looks before it repeats;
+  looks before it repeats. A question that is asked by POST (an access review) leaves nothing behind: it is a read;
 - objects pass through as the server sent them: no models, no field lost.
 
 Not here: caching (informer.py), and retries of work, which belong to the queue.
@@ -16,7 +16,7 @@ import asyncio
 import copy
 import http
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Literal, Self
@@ -45,6 +45,7 @@ from .resource import Object, Resource
 from .retries import READS, again
 from .transport import Response, Stream, TooLarge, Transport, TransportError
 from .watch import Params, Trim, WatchEvent, decode, is_object, watch_params
+from .write_guard import WriteGuard
 
 PatchType = Literal["merge", "json", "strategic", "apply"]
 Propagation = Literal["Background", "Foreground", "Orphan"]
@@ -94,6 +95,11 @@ class _Request:
     ends: float
     limit: int
     paged: bool = False
+    question: bool = False
+
+    @property
+    def reads(self) -> bool:
+        return self.question or self.method in READS
 
 
 class Client:
@@ -123,7 +129,7 @@ class Client:
         self._closed = False
         self._headers = {"Accept": "application/json", "User-Agent": user_agent, **connection.headers}
         self._host = urlsplit(connection.server).netloc
-        self._guard: Callable[[], None] | None = None
+        self._guard: WriteGuard | None = None
         self._counters: dict[tuple[str, int], Counter] = {}
         self._timers: dict[str, Histogram] = {}
 
@@ -138,13 +144,13 @@ class Client:
             await self._transport.close()
             self._transport, self._closed = None, True
 
-    def guarded(self, check: Callable[[], None]) -> Self:
-        """The same client, opened already, that calls `check` right before each write; what it raises stops the write.
+    def guarded(self, guard: WriteGuard) -> Self:
+        """The same client, opened already, that asks `guard` right before each write; what it raises stops the write.
 
-        For leaders: `client.guarded(elector.check)`.
+        For leaders: `client.guarded(elector.guard)`.
         """
         view = copy.copy(self)
-        view._guard = check
+        view._guard = guard
         return view
 
     def metered(self, budget: Budget) -> Self:
@@ -268,15 +274,16 @@ class Client:
         *,
         dry_run: bool = False,
         field_manager: str | None = None,
-        limit: int | None = None,
     ) -> Object:
-        """Create an object in its own namespace, or in the one given. It need not say what it is.
-
-        `limit`: how many bytes the answer may have, where it is smaller than an object.
-        """
+        """Create an object in its own namespace, or in the one given. It need not say what it is."""
         obj = {"apiVersion": resource.api_version, "kind": resource.kind, **obj}
         path = resource.path(_namespace(resource, obj, namespace, self.connection.namespace))
-        return await self._object("POST", path, _write(dry_run, field_manager), orjson.dumps(obj), limit=limit)
+        return await self._object("POST", path, _write(dry_run, field_manager), orjson.dumps(obj))
+
+    async def ask(self, resource: Resource, question: Object) -> Object:
+        """Post what is answered and not stored, such as a review: it may be repeated as a read may."""
+        body = orjson.dumps({"apiVersion": resource.api_version, "kind": resource.kind, **question})
+        return await self._object("POST", resource.path(), body=body, limit=self.limits.small, question=True)
 
     async def replace(
         self,
@@ -489,12 +496,12 @@ class Client:
         body: bytes | None = None,
         *,
         content_type: str = "application/json",
-        timeout: float | None = None,
         limit: int | None = None,
+        question: bool = False,
     ) -> Object:
         headers = {"Content-Type": content_type} if body is not None else {}
         limit = self.limits.object if limit is None else limit
-        request = self._request(method, path, params, body, headers, timeout, limit)
+        request = self._request(method, path, params, body, headers, None, limit, question=question)
         return self._parsed(request, await self._send(request))
 
     def _parsed(self, request: _Request, response: Response) -> Object:
@@ -503,7 +510,7 @@ class Client:
             message = f"its answer to {request.method} {request.path} has more than {most} values"
             if request.paged:
                 raise _PageTooLarge(message, cluster=self.cluster)
-            raise self._over_budget(message, outcome_unknown=request.method not in READS)
+            raise self._over_budget(message, outcome_unknown=not request.reads)
         answer: object = None
         cause: Exception | None = None
         try:
@@ -516,7 +523,7 @@ class Client:
                 f"{self.connection.server}{request.path} answered {kind} instead of JSON; is that an API server?",
                 cluster=self.cluster,
                 status=response.status,
-                outcome_unknown=request.method not in READS,
+                outcome_unknown=not request.reads,
             ) from cause
         return answer
 
@@ -531,11 +538,12 @@ class Client:
         limit: int,
         *,
         paged: bool = False,
+        question: bool = False,
     ) -> _Request:
         seconds = self.timeout if timeout is None else timeout
         target = path + _query(params) if params else path
         ends = asyncio.get_running_loop().time() + seconds
-        return _Request(method, path, target, body, headers, seconds, ends, limit, paged)
+        return _Request(method, path, target, body, headers, seconds, ends, limit, paged, question)
 
     async def _send(self, request: _Request) -> Response:
         """One request, repeated while that is safe and there is time."""
@@ -546,24 +554,25 @@ class Client:
         return await again(
             lambda: self._attempt(request),
             failure,
-            method=request.method,
+            reads=request.reads,
             ends=request.ends,
             renew=self.connection.credentials.rejected,
         )
 
     async def _attempt(self, request: _Request) -> Response:
-        write = request.method not in READS
+        write = not request.reads
         transport = self._open()
         headers = await self.request_headers(request.headers)
         loop = asyncio.get_running_loop()
         started: float | None = None
         try:
-            async with asyncio.timeout_at(request.ends), self._limits.slot():
-                started = loop.time()
-                check = self._guard if write else None
-                response = await transport.request(
-                    request.method, request.target, headers, request.body, limit=request.limit, check=check
-                )
+            with self._guard.sending() if write and self._guard is not None else nullcontext() as sending:
+                async with asyncio.timeout_at(request.ends), self._limits.slot():
+                    started = loop.time()
+                    check = sending.leave if sending is not None else None
+                    response = await transport.request(
+                        request.method, request.target, headers, request.body, limit=request.limit, check=check
+                    )
         except TooLarge as error:
             self._count(request.method, 0, started)
             what = f"{request.method} {request.path}"
@@ -599,7 +608,7 @@ class Client:
         try:
             self.budget.spend(len(response.body))
         except OverBudget:
-            if request.method in READS:
+            if request.reads:
                 raise
             # Its owner has been told; but the write was answered, and its caller is to know how.
         if request.method not in READS and 200 <= response.status < 300:

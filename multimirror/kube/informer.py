@@ -94,7 +94,9 @@ class Informer:
         streaming: bool = True,
         budget: CacheBudget | None = None,
         optional: bool = False,
+        whole: bool = True,
     ) -> None:
+        """`whole`: a list that replaces what was cached does so at once. Without, others have their turns meanwhile."""
         self.client = client
         self.resource = resource
         self.error: ApiError | None = None
@@ -116,7 +118,7 @@ class Informer:
         self._silence = silence
         self._streaming = streaming
         self._budget = budget
-        self._optional = optional
+        self._optional, self._whole = optional, whole
         self._missing = False  # the server does not have the kind
         self._weights: dict[str, int] = {}  # of what is cached, where there is a budget
         self._listing_ends = 0.0
@@ -377,21 +379,25 @@ class Informer:
     async def _replace(self, incoming: "_Incoming", version: str) -> None:
         """A whole list (trimmed), onto the cache: what is new, what changed, and what went away unseen.
 
-        The first one in slices: nobody relies on a cache before it has been filled. Any later one at once.
+        The first one in slices: nobody relies on a cache before it has been filled. Any later one at once, unless
+        nobody minds to see a part of it (`whole`).
         """
         metrics.RELISTS.labels(*self._labels).inc()
         initial, self._missing = not self.has_synced, False
         self.left_out = incoming.left_out
         self.resource_version = version  # before the handlers are told, who may ask how far we are
         objects = self._store.objects
-        for key in [key for key in objects if key not in incoming.objects]:
+        sliced = initial or not self._whole
+        for number, key in enumerate([key for key in objects if key not in incoming.objects], start=1):
             self._remove(key, objects[key])
+            if sliced and number % _SLICE == 0:
+                await asyncio.sleep(0)
         incoming.take_over()
         for number, (key, obj) in enumerate(incoming.objects.items(), start=1):
             old = objects.get(key)
             if old is None or old["metadata"]["resourceVersion"] != obj["metadata"]["resourceVersion"]:
                 self._put(key, old, obj, initial=initial)
-            if initial and number % _SLICE == 0:
+            if sliced and number % _SLICE == 0:
                 await asyncio.sleep(0)
         self._synced.set()
 

@@ -8,10 +8,12 @@ another one takes over, the old holder has already stopped. Every attempt has a 
 `check` is asked before each write (see Client.guarded), when its connection is made and its turn has come. It looks at
 the clock, so that a process that was frozen (SIGSTOP, a suspended machine), or whose event loop hung, finds out before
 its first write afterwards, not after it. What cannot be prevented from here is a write that had already left for the
-server, and one whose process is frozen between the check and the system call that follows it, for longer than the
-duration exceeds the deadline; that is what resourceVersions and attempt numbers in the objects are for.
+server when the Lease was lost, and one whose process is frozen between the check and the system call that follows it,
+for longer than the duration exceeds the deadline; that is what resourceVersions and attempt numbers in the objects are
+for.
 
-On a regular stop the Lease is released, so that a standby need not wait for it to run out.
+On a regular stop the Lease is released, so that a standby need not wait for it to run out; but not before all writes
+were answered. Where one is not, or was given up on, the Lease is left to run out.
 """
 
 import asyncio
@@ -23,6 +25,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from typing import Final
 
 import structlog
 
@@ -33,8 +36,12 @@ from .errors import AlreadyExists, ApiError, Conflict, LeadershipLost, NotFound
 from .resource import Object
 from .resources import LEASES
 from .supervise import Supervisor
+from .write_guard import WriteGuard
 
 _log = structlog.get_logger(__name__)
+
+_SETTLE_SECONDS: Final = 5.0
+"""For the answers of writes that are on their way when the work has ended."""
 
 
 def _awake() -> float:
@@ -76,6 +83,8 @@ class LeaderElector:
         self._changed_at = 0.0  # when we last saw it change, by our own clock
         self._proved_at: float | None = None  # the start of our last successful renewal,
         self._proved_awake = 0.0  # and the same by another clock
+        self.guard = WriteGuard(self.check)
+        """For clients that write only while we lead."""
         self._metric = metrics.LEADER.labels(name)
         self._metric.set(0)
         self._log = _log.bind(cluster=client.cluster, lease=f"{namespace}/{name}", identity=self.identity)
@@ -204,10 +213,14 @@ class LeaderElector:
         return {**lease, "spec": spec}
 
     async def _release(self) -> None:
-        """Best effort, and only if it is ours."""
+        """Best effort, and only if it is ours, and nothing that we sent can still arrive."""
         held, self._proved_at = self._proved_at is not None, None
         self._metric.set(0)
         if not held or self._lease is None or self.leader != self.identity:
+            return
+        settled = await self.guard.settled(min(_SETTLE_SECONDS, self._duration - self._deadline))
+        if not settled or self.guard.gave_up_within(self._duration):
+            self._log.warning("left the lease to run out: a write on its way was not answered, and may arrive yet")
             return
         try:
             async with asyncio.timeout(min(5.0, self._deadline)):

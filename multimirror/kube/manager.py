@@ -4,9 +4,9 @@
         await manager.run(MyController(manager.writer), stop)
 
 A standby follows its clusters, so that it can start at once when it leads. When told to stop, nothing new is taken up,
-what runs comes to its end, and the lease is released. Who loses the lease stops at once, with LeadershipLost; and so,
-with TaskEnded, does a process of which a task ended that should not have. Either way the process is to end, and to be
-started again by whoever runs it. Until it has, /healthz says which task it was.
+what runs comes to its end, and the lease is released when all writes were answered. Who loses the lease stops at once,
+with LeadershipLost; and so, with TaskEnded, does a process of which a task ended that should not have. Either way the
+process is to end, and to be started again by whoever runs it. Until it has, /healthz says which task it was.
 
 `background` is the same for a controller inside another program: no leadership, no health, but supervised as well.
 """
@@ -25,6 +25,7 @@ from .connection import Connection
 from .health import HealthServer
 from .leader import LeaderElector
 from .supervise import Supervisor
+from .write_guard import WriteGuard
 
 _log = structlog.get_logger(__name__)
 
@@ -85,9 +86,9 @@ class Manager:
         self._open = AsyncExitStack()
 
     @property
-    def guard(self) -> Callable[[], None] | None:
+    def guard(self) -> WriteGuard | None:
         """To be asked before each write; None when there is no election."""
-        return self._elector.check if self._elector is not None else None
+        return self._elector.guard if self._elector is not None else None
 
     @property
     def writer(self) -> Client:

@@ -22,20 +22,20 @@ _BACKOFF: Final = tenacity.wait_exponential(**_HALF_A_WAIT) + tenacity.wait_rand
 Answer = TypeVar("Answer")
 
 
-def repeatable(method: str, error: ApiError) -> bool:
+def repeatable(error: ApiError, *, reads: bool) -> bool:
     """Whether the same request may be sent again after this."""
     if isinstance(error, TooManyRequests):
         return error.retry_after is not None  # without it, 429 is an eviction that a budget forbids
     if isinstance(error, Unreachable):
         return not error.outcome_unknown
-    return method in READS and isinstance(error, ServerError) and error.status != 501
+    return reads and isinstance(error, ServerError) and error.status != 501
 
 
 async def again(
     attempt: Callable[[], Awaitable[Answer]],
     failure: ApiError,
     *,
-    method: str,
+    reads: bool,
     ends: float,
     renew: Callable[[], bool],
 ) -> Answer:
@@ -56,7 +56,7 @@ async def again(
         if isinstance(error, Unauthorized) and not renewed:
             renewed = True
             return renew()
-        return isinstance(error, ApiError) and repeatable(method, error)
+        return isinstance(error, ApiError) and repeatable(error, reads=reads)
 
     def wait(state: tenacity.RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome is not None else None

@@ -5,6 +5,7 @@ from typing import Final
 
 from prometheus_client import Counter, Gauge
 
+from multimirror.observe.cohorts import CohortView
 from multimirror.observe.sharing import QuotaView
 from multimirror.observe.snapshot import COPY_STATES, MirrorQueueView, WorkerClusterView
 
@@ -27,6 +28,16 @@ SHARE: Final = Gauge(
     "multimirror_queue_share",
     "What a queue of a cohort borrows of what can be lent, in thousandths, over its weight; infinite with weight 0.",
     ("queue",),
+)
+PAST_USE: Final = Gauge(
+    "multimirror_queue_past_use",
+    "What a queue used before, of all that its cohort could give, from 0 to 1; where that has a halfLife.",
+    ("queue",),
+)
+COHORT_PAST_USE: Final = Gauge(
+    "multimirror_cohort_past_use",
+    "What a cohort used before, of all that the one above it could give, from 0 to 1; where that has a halfLife.",
+    ("cohort",),
 )
 STATUS_WRITE_FAILURES: Final = Counter(
     "multimirror_status_write_failures_total",
@@ -58,6 +69,21 @@ def show_queue(view: MirrorQueueView) -> None:
     RUNNING.labels(view.name).set(view.running)
     if view.quota is not None:
         _show_quota(view.name, view.quota)
+        _show_past_use(PAST_USE, view.name, view.quota)
+
+
+def show_cohort(view: CohortView) -> None:
+    if view.quota is not None:
+        _show_past_use(COHORT_PAST_USE, view.name, view.quota)
+    else:
+        forget_cohort(view.name)
+
+
+def _show_past_use(gauge: Gauge, name: str, quota: QuotaView) -> None:
+    if quota.past_use is not None:
+        gauge.labels(name).set(float(quota.past_use["value"]))
+    else:
+        _forget((gauge, (name,)))
 
 
 def _show_quota(queue: str, quota: QuotaView) -> None:
@@ -81,8 +107,13 @@ def forget_worker(name: str) -> None:
 
 def forget_queue(name: str) -> None:
     """The same for a queue."""
-    _forget((PENDING, (name,)), (RUNNING, (name,)), (SHARE, (name,)))
+    _forget((PENDING, (name,)), (RUNNING, (name,)), (SHARE, (name,)), (PAST_USE, (name,)))
     _forget(*((QUOTA, labels) for labels in _quota_series.pop(name, set())))
+
+
+def forget_cohort(name: str) -> None:
+    """The same for a cohort."""
+    _forget((COHORT_PAST_USE, (name,)))
 
 
 def _forget(*series: tuple[Gauge, tuple[str, ...]]) -> None:

@@ -76,6 +76,7 @@ class Reporter:
         self._quotas = QuotaCounter(state, past_uses, clock=clock)
         self._shown_workers: set[str] = set()
         self._shown_queues: set[str] = set()
+        self._shown_cohorts: set[str] = set()
         self._broken: dict[str, str] = {}  # uid, or worker whose copies cannot be counted: what was logged about it
         self._counted = False
         self._quota_resources: Collection[str] = ()
@@ -132,6 +133,10 @@ class Reporter:
 
     async def _report_cohorts(self) -> None:
         cohorts = tuple(self._state.cohorts())
+        names = {cohort["metadata"]["name"] for cohort in cohorts}
+        for name in self._shown_cohorts - names:
+            metrics.forget_cohort(name)
+        self._shown_cohorts = names
         if cohorts:
             queues = queues_by_cohort(self._state.queue_specs.values(), self._state.cohort_specs)
             await self._report(cohorts, self._cohorts, lambda cohort: self._cohort_status(cohort, queues))
@@ -182,6 +187,7 @@ class Reporter:
         counted, before = self._quotas.counted, cohort.get("status") or {}
         quota = counted.cohort(cohort["metadata"]["name"]) if counted is not None else None
         view = cohort_view(cohort, self._state.cohort_specs, queues, quota)
+        metrics.show_cohort(view)
         return (
             ("conditions", lambda: cohort_conditions(view, before, self._clock())),
             ("numbers", lambda: cohort_numbers(view, before)),

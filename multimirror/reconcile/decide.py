@@ -53,6 +53,7 @@ from multimirror.reconcile.actions import (
 )
 from multimirror.reconcile.counting import another_template, reservation, template_changed
 from multimirror.reconcile.eviction import drain, take_back, taken_away
+from multimirror.reconcile.later_deadlines import later_deadline
 from multimirror.reconcile.starting import avoided, awaited, next_avoided_end
 from multimirror.reconcile.state import ObservedState
 from multimirror.workers.state import Contact, out_of_reach
@@ -170,7 +171,8 @@ def _assigned(obj: Json, state: ObservedState, cluster: str, copy: Copy | None) 
     starts = awaited(obj, state, copy, contact)
     if any(isinstance(action, Preempt) for action in starts):
         return starts
-    written = _in_one_write(mirrored, reservation(kind, obj, copy) + starts)
+    reserved = reservation(kind, obj, copy) + later_deadline(obj, state)
+    written = _in_one_write(mirrored, reserved + starts)
     return _in_step(obj, state, copy, contact) + written
 
 

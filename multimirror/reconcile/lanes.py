@@ -11,6 +11,7 @@ lane namespaces take turns: what one tenant's thousand Jobs need done does not d
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
@@ -42,6 +43,7 @@ from multimirror.reconcile.actions import (
 )
 from multimirror.reconcile.decide import decide
 from multimirror.reconcile.execute import ManagementExecutor, WorkerContext, WorkerExecutor
+from multimirror.reconcile.later_deadlines import wants_later
 from multimirror.reconcile.observer import Observer
 from multimirror.reconcile.originals import Originals
 from multimirror.reconcile.showing import Showing
@@ -194,6 +196,8 @@ class Lanes:
             await asyncio.sleep(0)  # thousands that need nothing must not keep the heartbeats waiting
         await self._own_write_seen(ref)
         state = self._observer.observe(ref)
+        if state.original is not None and wants_later(state.kind, state.original):
+            state = replace(state, kept_for=self._scheduler.kept_for(state.original))
         actions = decide(state)
         self._offer_or_withdraw(ref, actions)
         for worker in {action.worker for action in actions if isinstance(action, WorkerAction)}:

@@ -84,6 +84,8 @@ class ObservedState:
     """What the worker said of pods that stop; None: nobody has asked."""
     blocked_since: float | None = None
     """Since when copies of earlier attempts have been seen, while the present one has none yet."""
+    kept_for: str | None = None
+    """The object for which room, or quota, is kept that this one uses; None: there is none, or nobody had to ask."""
     waits: bool = False
     """The scheduler has looked at it, and it does not go now."""
     now: float = 0.0

@@ -30,6 +30,11 @@ class ClaimWrites:
     def __init__(self) -> None:
         self._pending: dict[Ref, PendingClaim] = {}
 
+    @property
+    def pending(self) -> list[tuple[Candidate, Claim]]:
+        """Those that the cache does not show yet."""
+        return [(each.candidate, each.claim) for each in self._pending.values()]
+
     def decide(self, candidate: Candidate, claim: Claim) -> bool:
         """Whether that has to be written."""
         if candidate.claim == claim or candidate.ref in self._pending:

@@ -30,12 +30,13 @@ class Claiming:
         state: RunningState,
         usage: UsageSums,
         *,
+        claims: Claims,
         shared: SharedQuota,
         preempting: Preempting,
         look_at: Callable[[str | None], None],
     ) -> None:
         """`look_at` is told of every worker on which more is kept, or less."""
-        self.claims = Claims(state.now)
+        self.claims = claims
         self._waiting, self._usage, self._shared, self._preempting = waiting, usage, shared, preempting
         self._look_at = look_at
         self._ends = Ends(state, usage)

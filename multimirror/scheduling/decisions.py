@@ -1,4 +1,8 @@
-"""What a pass decides about one candidate, step by step: a worker for it, that it waits, or whom to stop for it."""
+"""What a pass decides about one candidate, step by step: a worker for it, that it waits, or whom to stop for it.
+
+Nobody changes these. They are not frozen all the same: thousands of them are made in a pass, and that would cost three
+times as much.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +26,7 @@ def cut(names: Sequence[str]) -> tuple[Sequence[str], tuple[str, ...]]:
     return names[:_TOLD], (f"and {more} more",) if more > 0 else ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Comparison:
     """The workers that a decision was about, as they were then: words are made of it when they are wanted."""
 
@@ -48,7 +52,7 @@ class Rest(IntEnum):
     """Nothing: it was not asked about to the end."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class PlacementDecision:
     """The whole decision about one candidate: a worker, or why it waits."""
 
@@ -104,7 +108,7 @@ class PlacementDecision:
         return "; ".join((*words, *more))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Placed:
     """It goes to `decision.chosen`."""
 
@@ -118,7 +122,7 @@ class Placed:
         return reservation_of(self.candidate, self.decision.chosen)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Waits:
     """It does not go anywhere now, and `decision` says why."""
 
@@ -126,7 +130,7 @@ class Waits:
     decision: PlacementDecision
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Preempts:
     """It waits, and others are to be stopped for it: `decision.preemption`."""
 

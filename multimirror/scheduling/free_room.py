@@ -174,11 +174,6 @@ class FreeRooms:
     def __init__(self) -> None:
         self._known: dict[str, tuple[NodesView, int, FreeRoom]] = {}
 
-    def of(self, worker: str, view: NodesView, usage: UsageCache) -> FreeRoom:
-        for _ in self.steps(worker, view, usage):
-            pass
-        return self._known[worker][2]
-
     def steps(self, worker: str, view: NodesView, usage: UsageCache) -> Iterator[None]:
         """Make it, where it is not known, as things are at the first step; then it is `latest`."""
         version = usage.version(worker)

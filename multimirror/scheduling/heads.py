@@ -2,7 +2,7 @@
 
 At each fork of a tree, its cohorts and queues send one Job up, and the best of these goes on: one that waits for Jobs
 that are being stopped for it; then one that has waited so long that room is kept for it; then one whose namespace was
-refused less often in this pass, so that nobody has to wait for thousands that do not fit; then one with which its side
+refused less often in this tree, so that nobody has to wait for thousands that do not fit; then one with which its side
 of the fork does not borrow what the Job asks for; then one with which its side has the smaller share, together with
 what it used before where the cohort has a half-life (`past_use`); then by the queue's own order: priority, the turn of
 its namespace, age, uid. Between trees, nothing is shared, and the queues' own order decides.
@@ -44,7 +44,7 @@ class Head(NamedTuple):
     job: Any = None
     """Whatever the caller knows it by."""
     refused: int = 0
-    """Who was refused often in a pass comes after those who were not: at each fork, before all but the precedence."""
+    """Who was refused often in its tree comes after those who were not: at each fork, before all but the precedence."""
     between: tuple[Any, ...] | None = None
     """Its place among the first of other trees; None: that of `order`."""
     asked: object = None
@@ -84,6 +84,10 @@ class HeadOrder:
 
     def __contains__(self, queue: str) -> bool:
         return queue in self._usage.tree.queues
+
+    def tree_of(self, queue: str) -> int:
+        """By the index of its root."""
+        return self._usage.tree.queues[queue].path[-1].index
 
     def begin(self, queue: str, head: Head) -> None:
         """This is its first Job when all begin. Nobody is next before all have begun, and `settle` was called: so each

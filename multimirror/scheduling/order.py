@@ -20,14 +20,18 @@ taken up again: of a namespace that had `FRONT` refusals in this pass, those are
 (`Progress.resume`). In a strict queue nobody is left out, and only `FRONT` that hold up nobody make a namespace come
 after others.
 
-In a queue that shares, the answer is known to those that ask for the same as one that did not fit: they do not compete
-in its tree, but come right after the one before them, as long as their namespace does not have to go further back.
+In a tree, only those count that were refused in it: there, what waits elsewhere is nobody's concern, and trees that are
+left out of a pass (`parking`) change nothing for others.
+
+In a queue that shares, many know their answer: those that ask for the same as one that did not fit, and others for whom
+there is nothing, and nobody to stop. They do not compete in its tree, but come right after the one before them, as long
+as their namespace does not have to go further back.
 """
 
 import heapq
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -38,6 +42,7 @@ from multimirror.scheduling.waiting import (
     Line,
     Position,
     QueueLines,
+    Shape,
     Waiter,
     WaitingSnapshot,
     place_of,
@@ -77,6 +82,8 @@ class Progress:
     """Placements that are not written yet, of this pass and those before."""
     refused: Counter[str] = field(default_factory=Counter)
     """Candidates that do not fit, in this pass."""
+    refused_in: dict[int, Counter[str]] = field(default_factory=dict)
+    """The same by tree, for queues that share."""
     resume: Mapping[Line, Position] = field(default_factory=dict)
     """How far the passes before came that were broken off."""
     ahead: Mapping[str, Sequence[Waiter]] = field(default_factory=dict)
@@ -85,17 +92,86 @@ class Progress:
     """By queue: the one that goes next, because room is kept for it."""
     is_answered: Callable[[Waiter], bool] = lambda waiter: False
     """Whether it is known that it does not fit, and that nobody has to wait for that answer."""
+    known: Callable[[str], Container[Shape]] = lambda queue: ()
+    """By queue: the shapes of which that was found before."""
 
     def may_ride(self, queue: str) -> bool:
         """Nobody of the queue has to compete before others of it do."""
         return queue not in self.ahead and queue not in self.claimants
 
-    def rides(self, waiter: Waiter) -> bool:
-        """It does not fit, and its namespace does not have to go further back yet."""
-        return self.refused.get(waiter.candidate.namespace, 0) % QUANTUM > 0 and self.is_answered(waiter)
-
     def standing(self, namespace: str) -> int:
         return self.in_flight.get(namespace, 0) + self.refused.get(namespace, 0) // QUANTUM
+
+
+@dataclass(frozen=True, slots=True)
+class _Sharing:
+    """A queue that shares, in a pass."""
+
+    name: str
+    order: QueueOrder
+    turns: Iterator[Waiter | None]
+    progress: Progress
+    refused: Counter[str]
+    """In its tree, by namespace."""
+
+    def enter(self, shared: HeadOrder) -> Iterator[Waiter | None]:
+        """The next one comes to compete with those of its tree."""
+        may_ride, is_answered = self.progress.may_ride(self.name), self.progress.is_answered
+        known, refused = self.progress.known(self.name), self.refused
+        for waiter in self.turns:
+            if waiter is None:
+                yield None
+                continue
+            namespace = waiter.candidate.namespace
+            rides = may_ride and refused[namespace] % QUANTUM > 0
+            if not rides or not (waiter.shape in known or is_answered(waiter)):
+                shared.put(self.name, self.head(waiter))
+                return
+            yield waiter
+            refused[namespace] += 1
+        shared.put(self.name, None)
+
+    def begin(self, shared: HeadOrder) -> Iterator[None]:
+        """The first one; nobody was refused yet."""
+        for waiter in self.turns:
+            if waiter is not None:
+                shared.begin(self.name, self.head(waiter))
+                return
+            yield None
+
+    def decide(self, waiter: Waiter) -> Iterator[Waiter]:
+        """It is the next of all."""
+        namespace, refused = waiter.candidate.namespace, self.progress.refused
+        before = refused.get(namespace, 0)
+        yield waiter
+        self.refused[namespace] += refused.get(namespace, 0) - before
+
+    def head(self, waiter: Waiter) -> Head:
+        name, progress = self.name, self.progress
+        rank, namespace = rank_of(waiter, self.order), waiter.candidate.namespace
+        refused = self.refused[namespace] // QUANTUM
+        return Head(
+            name,
+            waiter.candidate.requests,
+            (rank, waiter.age),
+            _precedence(name, waiter, progress),
+            waiter,
+            refused,
+            (rank, progress.in_flight.get(namespace, 0) + refused, waiter.age),
+            waiter.asked,
+        )
+
+    def has_moved_back(self, shared: HeadOrder, head: Head) -> bool:
+        """Something was decided about the namespace of one that would be next."""
+        namespace = head.job.candidate.namespace
+        refused, between = self.refused[namespace] // QUANTUM, head.between
+        if refused != head.refused:
+            shared.put(self.name, self.head(head.job))
+        elif between is None or between[1] != self.progress.in_flight.get(namespace, 0) + refused:
+            shared.move(head, self.head(head.job))
+        else:
+            return False
+        return True
 
 
 _Heads = list[tuple[int, int, Age, Waiter, Iterator[Waiter | None]]]
@@ -117,14 +193,15 @@ def in_order(
     """
     progress = progress or Progress()
     heads: _Heads = []
-    sharing: dict[str, Iterator[Waiter | None]] = {}
+    sharing: dict[str, _Sharing] = {}
     for name, queue in waiting.queues.items():
         order = order_of(name)
         alone = len(queue.lines) == 1 and name not in progress.ahead and not order.strict
         turns = _line(queue, name, progress) if alone else _turns(queue, usage, name, order, progress)
         if shared is not None and name in shared:
-            sharing[name] = turns
-            yield from _begin(shared, name, turns, order, progress)
+            refused = progress.refused_in.setdefault(shared.tree_of(name), Counter())
+            sharing[name] = _Sharing(name, order, turns, progress, refused)
+            yield from sharing[name].begin(shared)
         else:
             yield from _advance(heads, turns, order, progress)
         yield None
@@ -134,41 +211,26 @@ def in_order(
         head = shared.best() if shared is not None else None
         if head is None and not heads:
             return
-        if _moved_back(heads, shared, head, order_of, progress):
+        if _has_moved_back(heads, progress):
             yield None
         elif shared is None or head is None or (heads and heads[0][:3] < _between(head)):
             yield from _next_alone(heads, order_of, progress)
+        elif sharing[head.queue].has_moved_back(shared, head):
+            yield None
         else:
-            yield head.job
-            yield from _enter(shared, head.queue, sharing[head.queue], order_of(head.queue), progress)
+            yield from sharing[head.queue].decide(head.job)
+            yield from sharing[head.queue].enter(shared)
 
 
-def _moved_back(
-    heads: _Heads,
-    shared: HeadOrder | None,
-    head: Head | None,
-    order_of: Callable[[str], QueueOrder],
-    progress: Progress,
-) -> bool:
+def _has_moved_back(heads: _Heads, progress: Progress) -> bool:
     """Something was decided about the namespace of one that would be next: it goes further back."""
-    if heads:
-        rank, stood, age, waiter, turns = heads[0]
-        stands = progress.standing(waiter.namespace)
-        if stands != stood:
-            heapq.heapreplace(heads, (rank, stands, age, waiter, turns))
-            return True
-    if shared is None or head is None:
+    if not heads:
         return False
-    namespace, between = head.job.namespace, head.between
-    often = progress.refused.get(namespace, 0) // QUANTUM != head.refused
-    if not often and between is not None and between[1] == progress.standing(namespace):
-        return False
-    place = _head(head.queue, head.job, order_of(head.queue), progress)
-    if often:
-        shared.put(head.queue, place)
-    else:
-        shared.move(head, place)
-    return True
+    rank, stood, age, waiter, turns = heads[0]
+    stands = progress.standing(waiter.namespace)
+    if stands != stood:
+        heapq.heapreplace(heads, (rank, stands, age, waiter, turns))
+    return stands != stood
 
 
 def _between(head: Head) -> tuple[object, ...]:
@@ -191,50 +253,6 @@ def _advance(heads: _Heads, turns: Iterator[Waiter | None], order: QueueOrder, p
             heapq.heappush(heads, (rank, stands, waiter.age, waiter, turns))
             return
         yield None
-
-
-def _begin(
-    shared: HeadOrder, name: str, turns: Iterator[Waiter | None], order: QueueOrder, progress: Progress
-) -> Iterator[None]:
-    """The first one of a queue that shares; nobody was refused yet."""
-    for waiter in turns:
-        if waiter is not None:
-            shared.begin(name, _head(name, waiter, order, progress))
-            return
-        yield None
-
-
-def _enter(
-    shared: HeadOrder, name: str, turns: Iterator[Waiter | None], order: QueueOrder, progress: Progress
-) -> Iterator[Waiter | None]:
-    """The next one of a queue that shares comes to compete with those of its tree."""
-    rides = progress.rides if progress.may_ride(name) else _competes
-    for waiter in turns:
-        if waiter is None or rides(waiter):
-            yield waiter
-        else:
-            shared.put(name, _head(name, waiter, order, progress))
-            return
-    shared.put(name, None)
-
-
-def _competes(waiter: Waiter) -> bool:
-    return False
-
-
-def _head(name: str, waiter: Waiter, order: QueueOrder, progress: Progress) -> Head:
-    rank, namespace = rank_of(waiter, order), waiter.candidate.namespace
-    refused = progress.refused.get(namespace, 0) // QUANTUM
-    return Head(
-        name,
-        waiter.candidate.requests,
-        (rank, waiter.age),
-        _precedence(name, waiter, progress),
-        waiter,
-        refused,
-        (rank, progress.in_flight.get(namespace, 0) + refused, waiter.age),
-        waiter.asked,
-    )
 
 
 def _precedence(name: str, waiter: Waiter, progress: Progress) -> Precedence:

@@ -18,8 +18,8 @@ While somebody waits for others who are being stopped, or room is kept for one t
 looked at: what is kept is found anew in each pass, in its order, and may end there.
 
 A tree that is left out has no influence on a pass: its Jobs would be refused again, and those who are refused change
-nothing for others, but that their namespaces come later (`order.QUANTUM`), and they take no time now. Every Job keeps
-the decision that was made when it was looked at, which is true for what it was made on.
+nothing in other trees. (Among queues that share with nobody, their namespaces would come later: `order.QUANTUM`.) Every
+Job keeps the decision that was made when it was looked at, which is true for what it was made on.
 """
 
 from collections.abc import Iterable, Mapping

@@ -35,6 +35,7 @@ from multimirror.scheduling.running import MOST_CANDIDATES, RunningJob
 from multimirror.scheduling.trial import Room, Taken, Trial, Way
 from multimirror.scheduling.victims import (
     Compared,
+    NobodyThere,
     NobodyToStop,
     NoPreemption,
     OwnQuotaOnly,
@@ -86,8 +87,20 @@ def find_preemption(
         if above:
             return OwnQuotaOnly(above)
     short = usage.short(preemptor.queue, preemptor.requests)
-    lacking = sorted(rooms[0].lacking(())) if rooms and not short else []
-    return NobodyToStop(short, search.cut, (rooms[0].worker, lacking[0]) if rooms and lacking else None)
+    if short or rooms is None:
+        return NobodyToStop(short, search.cut)
+    queues = [node.name for node in usage.tree.queues[preemptor.queue].root.queues()]
+    there = next(_used_by(queues, around, rooms), None)
+    return NobodyToStop((), search.cut, there) if there is not None else NobodyThere()
+
+
+def _used_by(queues: Sequence[str], around: Surroundings, rooms: Sequence[Room]) -> Iterator[tuple[str, str]]:
+    """The workers where these queues have something of what is lacking, and of what."""
+    for room in rooms[:MOST_ROOMS]:
+        for name in sorted(room.lacking(())):
+            lines = (around.running.of(queue, room.worker) for queue in queues)
+            if any(job.requests.get(name, 0) > 0 for line in lines for job in line):
+                yield room.worker, name
 
 
 def kept_free(usage: QuotaUsage, preemptor: Preemptor) -> dict[str, int]:

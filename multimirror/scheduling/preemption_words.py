@@ -76,15 +76,14 @@ class Nobody:
     def __str__(self) -> str:
         if not self.lacking:
             return f"{self.why}. Nobody may be stopped for it"
-        where, name = f" on worker {self.worker}" if self.worker is not None else "", self.lacking
+        where = f" on worker {self.worker}" if self.worker is not None else ""
         having = [(node, has) for node in self._others() if (has := self._has(node)) > 0]
         having.sort(key=lambda each: (-each[1], each[0].name))
         cut = "; not all of them could be looked at" if self.found.cut else ""
         told = [self._keeps(node, has) for node, has in having[:_TRIED]]
         if len(having) > _TRIED:
             told.append(f"and {len(having) - _TRIED} more")
-        whose = "; ".join(told) if told else f"no queue that it shares with has {name}{where}"
-        return f"{self.why}. Nobody may be stopped for it{where}: {whose}{cut}"
+        return f"{self.why}. Nobody may be stopped for it{where}: {'; '.join(told)}{cut}"
 
     @property
     def worker(self) -> str | None:

@@ -170,41 +170,64 @@ class CohortShort:
             yield f"and {len(using) - _NAMED} more"
 
 
+class Winner(NamedTuple):
+    """The Job that was placed last in a tree."""
+
+    queue: Node
+    requests: Amounts
+    first: str = ""
+    """Why it came before all others, in words; nothing: it was compared with them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Overtaken:
-    """It would have fitted, had not a Job of another queue been placed first in the same pass."""
+    """It would have fitted, had not another Job of its tree been placed first in the same pass."""
 
     usage: QuotaUsage
     queue: Node
     short: Short
-    winner: Node
+    requests: Amounts
+    winner: Winner
     past: Past = NO_PAST
 
     def __str__(self) -> str:
-        name, queue = self.short.resource, self.queue
+        name, queue, winner = self.short.resource, self.queue, self.winner.queue
         left = f"{text(self.short.available)} {name} are left of the {text(self.short.asked)} that it asks for"
-        if self.winner is queue:
+        if winner is queue:
             return f"a Job of its queue {queue.name} came first: {left}"
-        fork = next(node for node in queue.path if node in self.winner.path)
-        ours, theirs = queue.below(fork), self.winner.below(fork)
-        reaches = dict(self.usage.reaching(queue.name, {name: self.short.asked}))
-        has, would = share(self.usage, theirs), share(self.usage, ours, more=reaches[ours])
-        next_was = f"it fitted, but {_called(theirs)} was next for what is shared: its share is {has}"
-        # Its share is what it is with its Job; equal ones were told apart by what else counts.
-        if fork.half_life is None:
-            then = "; of equal shares priority decides, then age" if has == would else ""
-            return f"{next_was}, that of {_called(ours)} would be {would}{then}. Now {left}"
-        theirs_before, ours_before = self.past.counted(theirs), self.past.counted(ours)
-        theirs_all, ours_all = has.plus(theirs_before), would.plus(ours_before)
-        then = ""
+        if self.winner.first:
+            return f"it fitted, but a Job of {_called(winner)} came first: {self.winner.first}. Now {left}"
+        fork = next(node for node in queue.path if node in winner.path)
+        compared = self._compared(queue.below(fork), winner.below(fork), fork)
+        if not compared:
+            return f"it fitted, but a Job of {_called(winner)} came first. Now {left}"
+        return f"it fitted, but {_called(winner.below(fork))} was next for what is shared: {compared}. Now {left}"
+
+    def _compared(self, ours: Node, theirs: Node, fork: Node) -> str:
+        """What was, in the order that counts; nothing: it was something else. The winner's share is what it is with its
+        Job; equal ones were told apart by what else counts."""
+        reaches = dict(self.usage.reaching(self.queue.name, self.requests))[ours]
+        asked = [name for name, amount in self.winner.requests.items() if amount > 0 and name in theirs.quotas]
+        theirs_borrows = any(self.usage.over(theirs, name) > 0 for name in asked)
+        ours_borrows = any(self.usage.over(ours, name) + more > 0 for name, more in reaches.items())
+        has, would = share(self.usage, theirs), share(self.usage, ours, more=reaches)
+        shares = f"its share is {has}, that of {_called(ours)} would be {would}"
+        theirs_all, ours_all, then = has, would, ""
+        if fork.half_life is not None:
+            before, ours_before = self.past.counted(theirs), self.past.counted(ours)
+            shares = (
+                f"its share is {has} and {before} for what it used before, that of {_called(ours)} would be {would} "
+                f"and {ours_before}"
+            )
+            theirs_all, ours_all = has.plus(before), would.plus(ours_before)
+            then = "; what was used before decided" if theirs_all < ours_all and not has < would else ""
+        if ours_borrows and not theirs_borrows and ours_all <= theirs_all:
+            return f"its Job borrows nothing of what it asks for, and with this one {_called(ours)} would"
+        if ours_all < theirs_all or (theirs_borrows and not ours_borrows):
+            return ""
         if theirs_all == ours_all:
-            then = "; of equal sums priority decides, then age"
-        elif theirs_all < ours_all and not has < would:
-            then = "; what was used before decided"
-        return (
-            f"{next_was} and {theirs_before} for what it used before, that of {_called(ours)} would be {would} and "
-            f"{ours_before}{then}. Now {left}"
-        )
+            then = f"; of equal {'sums' if fork.half_life is not None else 'shares'} priority decides, then age"
+        return f"{shares}{then}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,14 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
 import structlog
 
 from multimirror.api import CohortSpec, MirrorQueueSpec
-from multimirror.api.placement import attempt_of
+from multimirror.api.placement import admitted_queue_of, attempt_of, cluster_of
 from multimirror.batch import Json
 from multimirror.batch.times import seconds_of
 from multimirror.kinds import Kind, Ref
@@ -132,6 +132,15 @@ class Scheduler:
         if self._waiting:
             self._news.set()
 
+    def kept_for(self, obj: Json) -> str | None:
+        """Whose claim waits for what this object uses: its worker, or the quota of its queue. None: nobody's."""
+        worker, queue, specs = cluster_of(obj), admitted_queue_of(obj), self._queues()
+        for candidate, claim in (*self._waiting.claims, *self._claims.pending):
+            spec = specs.get(candidate.queue)
+            if spec is not None and spec.head_wait is not None and (claim.worker == worker or candidate.queue == queue):
+                return f"{candidate.namespace}/{candidate.name}"
+        return None
+
     def waiting(self) -> list[Candidate]:
         return list(self._waiting)
 
@@ -140,12 +149,13 @@ class Scheduler:
         return self._waiting.snapshot()
 
     def rehearse(self, waiting: WaitingSnapshot) -> Iterator[Step | None]:
-        """A pass over these, as things are now, that nobody carries out."""
+        """A pass over these, as things are when what is left on nodes has been counted, that nobody carries out."""
+        places = yield from self._places_in_steps()
         queues, usage = dict(self._queues()), self._assignments.usage.snapshot()
         state = self.marks.state(self._clock())
         tree, held_since = self._trees.of(queues), self._held_since()
         past = self._past_uses.at(tree, self._clock())
-        return plan(waiting, queues, self._places(), usage, tree=tree, state=state, held_since=held_since, past=past)
+        yield from plan(waiting, queues, places, usage, tree=tree, state=state, held_since=held_since, past=past)
 
     def starts_by_deadlines(self, ref: Ref) -> float | None:
         """In how many seconds enough of what runs must have ended for one that waits; None: nobody knows."""
@@ -250,26 +260,36 @@ class Scheduler:
 
     def _places(self) -> dict[str, WorkerSnapshot]:
         """The workers, with what is left on their nodes where those are known."""
-        found = dict(self._workers())
-        usage = self._assignments.usage
-        for name, each in found.items():
-            if each.nodes is not None:
-                found[name] = replace(each, free=self._rooms.of(name, each.nodes, usage))
-        self._rooms.forget_all_but(found)
-        return found
+        steps = self._places_in_steps()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                found: dict[str, WorkerSnapshot] = end.value
+                return found
 
     async def _places_in_slices(self) -> dict[str, WorkerSnapshot]:
         """The same, with pauses. What somebody gave back meanwhile is news: the next pass knows it."""
-        found, started = dict(self._workers()), time.perf_counter()
+        steps, started = self._places_in_steps(), time.perf_counter()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                found: dict[str, WorkerSnapshot] = end.value
+                return found
+            took = time.perf_counter() - started
+            if took > _SLICE_SECONDS:
+                await asyncio.sleep(max(_SHORTEST_PAUSE_SECONDS, 4 * took))
+                started = time.perf_counter()
+
+    def _places_in_steps(self) -> Generator[None, None, dict[str, WorkerSnapshot]]:
+        """The same, one that is not there yet at a time."""
+        found, usage = dict(self._workers()), self._assignments.usage
         for name, each in found.items():
-            if each.nodes is None:
-                continue
-            for _ in self._rooms.steps(name, each.nodes, self._assignments.usage):
-                took = time.perf_counter() - started
-                if took > _SLICE_SECONDS:
-                    await asyncio.sleep(max(_SHORTEST_PAUSE_SECONDS, 4 * took))
-                    started = time.perf_counter()
-            found[name] = replace(each, free=self._rooms.latest(name))
+            if each.nodes is not None:
+                yield from self._rooms.steps(name, each.nodes, usage)
+                found[name] = replace(each, free=self._rooms.latest(name))
+                yield
         self._rooms.forget_all_but(found)
         return found
 

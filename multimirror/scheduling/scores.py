@@ -51,6 +51,14 @@ class Ranking:
                 return self._best_of_others(waiter, workers)
         return None
 
+    def is_empty(self, workers: Mapping[str, WorkerInfo], changed: Sequence[str]) -> bool:
+        """None has room for what is asked for, whoever asks."""
+        self._catch_up(workers, changed)
+        heap = self._heap
+        while heap and workers[heap[0][2].name] is not heap[0][2]:
+            heapq.heappop(heap)
+        return not heap
+
     def _best_of_others(self, waiter: Waiter, workers: Mapping[str, WorkerInfo]) -> WorkerInfo | None:
         """Its own wishes do not let it go to the first."""
         ranked = (info for *_, info in sorted(self._heap) if workers[info.name] is info)

@@ -29,6 +29,7 @@ from multimirror.scheduling.refusals import (
     Overtaken,
     OwnOnly,
     QueueShort,
+    Winner,
     is_own_limit,
 )
 from multimirror.scheduling.running import RunningJob
@@ -55,8 +56,8 @@ class SharedQuota:
         self._before = QuotaUsage(tree)
         self._books = PassQuota(self._before)
         self._charged: QuotaUsage | None = None
-        self._last: dict[int, Node] = {}
-        """By root: the queue of the last Job that was placed in this pass."""
+        self._last: dict[int, Winner] = {}
+        """By root: the last Job that was placed in this pass."""
         self.heads = HeadOrder(self._books.later, past)
         self._asks: tuple[Candidate, Preemptor] | None = None
 
@@ -141,9 +142,14 @@ class SharedQuota:
         return objection.reason in ("NeverFits", "Cycle")
 
     def place(self, candidate: Candidate) -> None:
+        first = ""
+        if self._books.waits(candidate.ref.uid):
+            first = "others were stopped for it"
+        elif candidate.claim is not None:
+            first = "room was kept for it"
         self._books.place(self.asks(candidate))
         queue = self.tree.queues[candidate.queue]
-        self._last[queue.root.index] = queue
+        self._last[queue.root.index] = Winner(queue, candidate.requests, first)
         self._charged = None
 
     def keep(self, candidate: Candidate) -> None:
@@ -165,6 +171,9 @@ class SharedQuota:
 
     def is_hopeless(self, candidate: Candidate) -> bool:
         """It does not fit, not even when those are gone who are leaving, and nobody may be stopped for it."""
+        room = self._room(candidate)
+        if room is not None and self._specs[candidate.queue].preempts == RECLAIM_ONLY:
+            return not (room.fits_later(candidate.requests) or room.is_within(candidate.requests))
         return not (self.fits_later(candidate) or self.may_stop_others(candidate))
 
     def may_stop_others(self, candidate: Candidate) -> bool:
@@ -206,7 +215,7 @@ class SharedQuota:
     def _too_little(self, queue: Node, candidate: Candidate, short: Short) -> Objection:
         last = self._last.get(queue.root.index)
         if last is not None and self._before.fits(candidate.queue, candidate.requests):
-            return Objection("OthersFirst", Overtaken(self.charged, queue, short, last, self._past))
+            return Objection("OthersFirst", Overtaken(self.charged, queue, short, candidate.requests, last, self._past))
         if queue.parent is None:
             name, limit = short.resource, queue.quotas[short.resource].subtree
             left = limit - self.charged.used(queue, name)

@@ -194,6 +194,10 @@ class PassQuota:
             self._waiting[job.uid] = job
             self.later.add(job.queue, job.requests)
 
+    def waits(self, uid: str) -> bool:
+        """For those who are leaving."""
+        return uid in self._waiting
+
     def forget(self, job: Preemptor) -> None:
         """It waits for nobody any more."""
         if self._waiting.pop(job.uid, None) is not None:

@@ -117,4 +117,10 @@ class OwnQuotaOnly:
     short: tuple[Short, ...]
 
 
-NoPreemption = NobodyToStop | Protected | OwnQuotaOnly
+@dataclass(frozen=True, slots=True)
+class NobodyThere:
+    """Only room is short, and no queue of the tree has anything of that on a worker that could take the Job: it is not
+    for want of victims that it waits. What is there belongs to others, or no worker that is open is large enough."""
+
+
+NoPreemption = NobodyToStop | NobodyThere | Protected | OwnQuotaOnly

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
+from multimirror.api.placement import Claim
 from multimirror.kinds.kind import Ref
 from multimirror.scheduling.candidates import Candidate
 
@@ -176,6 +177,12 @@ class Waiting:
     def get(self, ref: Ref) -> Candidate | None:
         waiter = self._waiters.get(ref)
         return waiter.candidate if waiter is not None else None
+
+    @property
+    def claims(self) -> list[tuple[Candidate, Claim]]:
+        """Those for which room is kept, as it is written down."""
+        candidates = (waiter.candidate for waiter in self._claimed.values())
+        return [(each, each.claim) for each in candidates if each.claim is not None]
 
     def count(self, queue: str) -> int:
         """How many wait in a queue for a worker."""

@@ -542,6 +542,7 @@ class Worker:
                 capacity=session.capacity(),
                 namespaces=session.namespaces(),
                 counts_nodes=session.nodes() is not None,
+                uncounted=session.uncounted,
             )
             self._handlers.capacity_changed(self.name)
 

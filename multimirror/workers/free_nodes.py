@@ -1,13 +1,13 @@
 """What is left on each node of a worker, kept up to date as nodes and pods come and go.
 
-A change of a pod costs the same with 10 and 100,000 of them: one sum is changed, and one node is made anew
-when somebody looks (`view`). Pods count from when they are bound to a node until they are finished or gone, whoever
-made them. Those of our copies are told apart by the uid of the Job that controls them, which has to be the one of a
-copy that we know.
+A change of a pod costs the same with 10 and 100,000 of them: one sum is changed, and one node is made anew when
+somebody looks (`view`), or before that, in small steps, where very many have changed (`catch_up`). Pods count from when
+they are bound to a node until they are finished or gone, whoever made them. Those of our copies are told apart by the
+uid of the Job that controls them, which has to be the one of a copy that we know.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from multimirror.batch import Json
@@ -15,6 +15,8 @@ from multimirror.workers.capacity import allocatable
 from multimirror.workers.node_table import BLOCK, Amounts, Block, Held, Node, NodesView, NodeTable, Taint
 
 _KEEPS_AWAY: Final = frozenset({"NoSchedule", "NoExecute"})
+_FAR: Final = 1024
+"""Nodes, or Jobs: to make so many anew takes some milliseconds."""
 _Pod = tuple[str, Amounts, str]
 """On which node, what it asks for, and the uid of the Job that controls it."""
 
@@ -143,21 +145,8 @@ class FreeNodes:
         """As it is now; what comes later does not change it."""
         if self._view is not None and not self._stale_places and not self._stale_owners:
             return self._view
-        stale: dict[int, list[int]] = {}
-        for place in self._stale_places:
-            stale.setdefault(place // BLOCK, []).append(place)
-        for number in sorted(stale):
-            while number >= len(self._blocks):
-                self._blocks.append(Block(()))
-            nodes = list(self._blocks[number].nodes)
-            nodes += [None] * (len(self._numbers[number * BLOCK : (number + 1) * BLOCK]) - len(nodes))
-            for place in stale[number]:  # the others are as they were: one pod in each block costs a node in each
-                nodes[place % BLOCK] = self._node(self._numbers[place])
-            self._blocks[number] = Block(tuple(nodes))
-        for owner in self._stale_owners:
-            self._see(owner)
-        self._stale_places.clear()
-        self._stale_owners.clear()
+        for _ in self.catch_up():
+            pass
         seen = {
             original: next(iter(copies.values()))
             if len(copies) == 1
@@ -167,7 +156,38 @@ class FreeNodes:
         self._view = NodesView(NodeTable(tuple(self._blocks)), seen)
         return self._view
 
+    def is_far_behind(self) -> bool:
+        """So much has changed since somebody looked that a look would take long."""
+        return len(self._stale_places) > _FAR or len(self._stale_owners) > _FAR
+
+    def catch_up(self) -> Iterator[None]:
+        """Make anew what has changed until now, in small steps. What changes meanwhile is for the next look."""
+        stale: dict[int, list[int]] = {}
+        for place in self._stale_places:
+            stale.setdefault(place // BLOCK, []).append(place)
+        for number in sorted(stale):
+            self._make_block(number, stale[number])
+            yield
+        for number, owner in enumerate(tuple(self._stale_owners), 1):
+            if owner in self._stale_owners:
+                self._stale_owners.discard(owner)
+                self._see(owner)
+            if number % BLOCK == 0:
+                yield
+
+    def _make_block(self, number: int, places: list[int]) -> None:
+        while number >= len(self._blocks):
+            self._blocks.append(Block(()))
+        nodes = list(self._blocks[number].nodes)
+        nodes += [None] * (len(self._numbers[number * BLOCK : (number + 1) * BLOCK]) - len(nodes))
+        for place in places:  # the others are as they were: one pod in each block costs a node in each
+            nodes[place % BLOCK] = self._node(self._numbers[place])
+        self._stale_places.difference_update(places)
+        self._blocks[number] = Block(tuple(nodes))
+        self._view = None
+
     def _see(self, owner: str) -> None:
+        self._view = None
         original = self._copies.get(owner)
         if original is None:
             return

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from multimirror.kube.write_guard import WriteGuard
 from multimirror.workers.followed import Followed
 from multimirror.workers.reading import MadeByUs
 
@@ -34,7 +35,7 @@ class WorkerOptions:
     concurrency: int = 16
     """Calls in flight to each worker. Heartbeats have a connection of their own, and do not wait behind them."""
     heartbeat: Heartbeat = field(default_factory=Heartbeat)
-    guard: Callable[[], None] | None = None
+    guard: WriteGuard | None = None
     """Asked before each write."""
     plain_http: bool = False
     """Also without TLS: for clusters inside this process."""

@@ -28,6 +28,7 @@ from multimirror.kube.own_writes import OwnWrites
 from multimirror.kube.resources import JOBS
 from multimirror.kube.supervise import Supervisor
 from multimirror.kube.watch import Trim
+from multimirror.kube.write_guard import WriteGuard
 from multimirror.workers.capacity import Capacity
 from multimirror.workers.followed import (
     FOLLOWED_LABELLED_NODES,
@@ -42,12 +43,14 @@ from multimirror.workers.limits import WorkerBudget
 from multimirror.workers.node_table import NodesView
 from multimirror.workers.probe import Facts, check
 from multimirror.workers.reading import MadeByUs, reader_of_copies
+from multimirror.workers.state import Uncounted
 
 Scope = tuple[Resource, str]
 """The copies of one kind in one namespace."""
 
 _SYNC: Final = 60.0
 _STRAGGLERS: Final = 5.0
+_BLOCKS_AT_ONCE: Final = 8
 """How long those namespaces are waited for that are slower than the first."""
 _REFUSALS_EVERY: Final = 0.1
 _QUESTIONS: Final = 4
@@ -131,6 +134,8 @@ class Session:
         self._capacity = Capacity()
         self._free: FreeNodes | None = None  # where its pods are followed
         self._pods: Informer | None = None
+        self._nodes: Informer | None = None
+        self._behind = asyncio.Event()
         self._namespaces: set[str] | None = None
         self._is_open = False
 
@@ -234,7 +239,7 @@ class Session:
     def nodes(self) -> NodesView | None:
         """What is left on each of its nodes; None when we may not know, or do not know yet, or not any more: what is
         remembered of pods that cannot be followed is of another time."""
-        if self._free is None or self._pods is None or not self._pods.has_synced or self._pods.error is not None:
+        if self._free is None or self._pods is None or not self._pods.has_synced or self._lost_sight() is not None:
             return None
         found = self._free.view()
         if not self._options.free and next(found.table.nodes(), None) is None:
@@ -242,15 +247,21 @@ class Session:
         return found
 
     @property
-    def uncounted(self) -> str:
-        """Why what is left on its nodes is not known although it is asked for, in words."""
-        if not self._options.free or self.sees_pods:
-            return ""
-        what = "nodes" if not self.facts.sees_nodes else "pods"
-        return (
-            f"spec.capacity.mode is Free, but its account may not list and watch the {what} of all namespaces, so its "
-            "total counts, as with Auto; `multimirror join --free-capacity` grants that"
-        )
+    def uncounted(self) -> Uncounted | None:
+        """Why what is left on its nodes is not known although it is asked for, or was known before."""
+        lost = self._lost_sight()
+        if lost is not None and lost.error is not None:
+            refused = isinstance(lost.error, Forbidden)
+            return Uncounted.of(lost.resource.plural, None if refused else lost.error.message)
+        if self._options.free and self._pods is None:
+            return Uncounted.of("nodes" if not self.facts.sees_nodes else "pods", None)
+        return None
+
+    def _lost_sight(self) -> Informer | None:
+        """Of its pods or its nodes: the one that cannot be followed, where both should be."""
+        if self._pods is None:
+            return None
+        return next((each for each in (self._pods, self._nodes) if each is not None and each.error is not None), None)
 
     @property
     def sees_pods(self) -> bool:
@@ -268,7 +279,7 @@ class Session:
         handlers: SessionHandlers,
         *,
         also: Iterable[Scope] = (),
-        guard: Callable[[], None] | None = None,
+        guard: WriteGuard | None = None,
         formerly: tuple[str, ...] = (),
         clock: Callable[[], float],
         budget: WorkerBudget,
@@ -300,9 +311,11 @@ class Session:
         if self.facts.sees_nodes and self._options.follow_nodes:
             labelled = self.facts.sees_pods
             if labelled:
-                self._free = FreeNodes()
+                self._free = free = FreeNodes()
+                self._tasks.start("catching up with nodes", self._catch_up(free))
             followed = FOLLOWED_LABELLED_NODES if labelled else FOLLOWED_NODES
-            needed.append(self._start(followed, self._node_changed, self._budget.nodes(labelled=labelled)))
+            self._nodes = self._start(followed, self._node_changed, self._budget.nodes(labelled=labelled))
+            needed.append(self._nodes)
             if labelled:
                 self._pods = self._start(
                     FOLLOWED_PODS, self._pod_changed, self._budget.pods(), self._budget.pod_traffic
@@ -357,6 +370,15 @@ class Session:
         if self._is_open:
             self._handlers.cluster_changed()
 
+    async def _catch_up(self, free: FreeNodes) -> None:
+        """A worker may show tens of thousands of nodes at once, and whoever looks at them waits for nobody."""
+        while True:
+            await self._behind.wait()
+            self._behind.clear()
+            for number, _ in enumerate(free.catch_up()):
+                if number % _BLOCKS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+
     def _start(
         self,
         followed: Followed,
@@ -365,7 +387,7 @@ class Session:
         traffic: Budget | None = None,
     ) -> Informer:
         client = self.client.metered(traffic or self._budget.inventory)
-        informer = Informer(client, followed.resource, trim=followed.trim, budget=budget)
+        informer = Informer(client, followed.resource, trim=followed.trim, budget=budget, whole=False)
         informer.add_handler(handler)
         self._run(informer)
         return informer
@@ -393,6 +415,7 @@ class Session:
             more = self._free.put_node(change.new)
         elif self._free is not None:
             self._free.remove_node(name)
+        self._note_behind()
         if self._capacity.put(change.new) if change.new is not None else self._capacity.remove(name):
             more = True
         if more:
@@ -402,8 +425,13 @@ class Session:
         assert self._free is not None, "they are followed"
         key = key_of(change.object)
         more = self._free.put_pod(key, change.new) if change.new is not None else self._free.remove_pod(key)
+        self._note_behind()
         if more and self._is_open:  # that there is less is seen when somebody looks
             self._handlers.cluster_changed()
+
+    def _note_behind(self) -> None:
+        if self._free is not None and self._free.is_far_behind():
+            self._behind.set()
 
     def _whose_pods(self, change: Change) -> None:
         if self._free is None:

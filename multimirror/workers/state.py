@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Final
+from typing import Final, NamedTuple
 
 from multimirror.api import CONNECTED, MISBEHAVING, READY, RENEWED, ROOM_COUNTED
 from multimirror.batch import Json, find_condition
@@ -17,6 +17,7 @@ ANSWERED: Final = frozenset(
     }
 )
 """Reasons why a worker is not connected although its API server answers."""
+_LONGEST_WHY: Final = 200
 _COUNTED: Final = "its room is what is left on each node: its pods are seen, whosever they are"
 
 
@@ -52,6 +53,27 @@ class TokenState:
     """Why the last try to do so failed."""
 
 
+class Uncounted(NamedTuple):
+    """Why what is left on the nodes of a worker is not known, and what to do."""
+
+    reason: str
+    message: str
+
+    @classmethod
+    def of(cls, what: str, why: str | None) -> "Uncounted":
+        """`what`: pods or nodes. `why` they cannot be followed, in words; None: we may not."""
+        total = "so its total counts, as with Auto"
+        if why is None:
+            where = " of all namespaces" if what == "pods" else ""
+            message = f"its account may not list and watch the {what}{where}, {total}"
+            return cls("PermissionDenied", f"{message}; `multimirror join --free-capacity` grants that")
+        message = f"what is left on its nodes is not known, {total}: its {what} cannot be followed now"
+        return cls(
+            "NotFollowed",
+            f"{message} ({why[:_LONGEST_WHY]}). That is tried again; see whether its API server serves them",
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerState:
     """One worker, as we see it."""
@@ -79,8 +101,8 @@ class WorkerState:
     namespaces: frozenset[str] | None = field(default=None, compare=False)
     counts_nodes: bool = False
     """What is left on each of its nodes is known."""
-    uncounted: str = ""
-    """Why that is not so although it is asked for, in words."""
+    uncounted: Uncounted | None = None
+    """Why that is not so although it is asked for, or was so before."""
     not_starting: str = ""
     """Why it gets one Job at a time, in words; empty: it does not."""
     unfollowed: Mapping[tuple[str, str], str] = field(default_factory=dict)
@@ -121,8 +143,8 @@ def conditions(
         (READY, state.ready and not cordoned and not state.not_starting, reason, message),
         *_token_condition(token),
     ]
-    if state.uncounted:
-        found.append((ROOM_COUNTED, False, "PermissionDenied", state.uncounted))
+    if state.uncounted is not None:
+        found.append((ROOM_COUNTED, False, *state.uncounted))
     elif state.counts_nodes:
         found.append((ROOM_COUNTED, True, "Counted", _COUNTED))
     if state.misbehaviour is not None:

@@ -46,6 +46,7 @@ from multimirror.kube.resources import (
     SECRETS,
     SERVICE_ACCOUNTS,
 )
+from multimirror.kube.write_guard import WriteGuard
 from multimirror.options import DispatcherOptions
 from multimirror.workers import Heartbeat
 from multimirror.workers.copy_key import COPY_KEY_NAME, copy_key
@@ -144,9 +145,7 @@ def running(job: Json) -> bool:
     return bool((job.get("status") or {}).get("ready"))
 
 
-async def a_dispatcher(
-    client: Client, options: DispatcherOptions, *, guard: Callable[[], None] | None = None
-) -> Dispatcher:
+async def a_dispatcher(client: Client, options: DispatcherOptions, *, guard: WriteGuard | None = None) -> Dispatcher:
     """The one place in these tests where a dispatcher is put together."""
     return await Dispatcher.connect(client, options, guard=guard)
 
@@ -208,7 +207,7 @@ class Stage:
         return DispatcherOptions(**chosen)
 
     @contextlib.asynccontextmanager
-    async def dispatcher(self, *, guard: Callable[[], None] | None = None, **more: Any) -> AsyncIterator[Dispatcher]:
+    async def dispatcher(self, *, guard: WriteGuard | None = None, **more: Any) -> AsyncIterator[Dispatcher]:
         """The dispatcher at work, in this test's event loop."""
         connection = Connection.from_kubeconfig(self.links[MANAGEMENT].kubeconfig, name="management")
         with self.history.life():
@@ -253,7 +252,7 @@ class Stage:
                 renew_deadline=100.0,
                 retry_period=0.2,
             )
-            dispatcher = await a_dispatcher(replica.client, replica.options, guard=elector.check)
+            dispatcher = await a_dispatcher(replica.client, replica.options, guard=elector.guard)
             async with dispatcher.following():
                 task = asyncio.ensure_future(elector.run(dispatcher.work))
                 try:

@@ -6,7 +6,7 @@ told to end.
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from clusters.nodes import PREFIX
 from multimirror.api import (
@@ -61,6 +61,15 @@ def stops_after(seconds: int, *, grace: int = 10) -> Change:
 
 def stops_at_once(job: Json) -> None:
     job["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 0
+
+
+class TakenBack(NamedTuple):
+    """Of two Jobs that borrowed."""
+
+    victim: str
+    other: str
+    worker: str
+    """The victim's."""
 
 
 class Cohort:
@@ -135,6 +144,14 @@ class Cohort:
         for name in ("b-1", "b-2"):
             await self.run(name, self.b, **more)
         return "b-1", "b-2"
+
+    async def a_takes_back(self, **more: Any) -> TakenBack:
+        """A Job of team a wants what team b has borrowed, and one of team b is told to go. `more`: of team b's Jobs."""
+        borrowers = await self.b_borrows(**more)
+        await self.submit("owner", self.a)
+        victim = await self.victim(*borrowers)
+        (other,) = set(borrowers) - {victim}
+        return TakenBack(victim, other, await self.worker_of(victim))
 
     async def finish(self, *names: str) -> None:
         """One after the other, when they run."""

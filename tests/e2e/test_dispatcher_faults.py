@@ -10,6 +10,7 @@ from faults.record import MANAGEMENT
 from multimirror.api import ADMITTED_QUEUE_ANNOTATION, ATTEMPT_ANNOTATION, CLUSTER_ANNOTATION
 from multimirror.kube.errors import LeadershipLost, NotFound
 from multimirror.kube.resources import JOBS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
+from multimirror.kube.write_guard import WriteGuard
 from tests.e2e.dispatching import (
     QUICK_TO_LOSE,
     SYSTEM,
@@ -493,7 +494,7 @@ async def test_a_controller_that_dies_before_any_of_its_writes_loses_nothing_and
                 raise LeadershipLost("died")
             left -= 1
 
-        async with stage.dispatcher(guard=guard):
+        async with stage.dispatcher(guard=WriteGuard(guard)):
             async with asyncio.timeout(DEADLINE):
                 while left > 0 and not finished(await stage.job()):
                     await asyncio.sleep(0.02)

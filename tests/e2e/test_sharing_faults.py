@@ -13,6 +13,7 @@ from faults.record import MANAGEMENT
 from multimirror.api import ATTEMPT_ANNOTATION, PREEMPTIONS_ANNOTATION
 from multimirror.kube.errors import LeadershipLost
 from multimirror.kube.resources import JOBS
+from multimirror.kube.write_guard import WriteGuard
 from tests.e2e.dispatching import Stage, cluster_of, finished, running, until
 from tests.e2e.sharing import Cohort, is_marked, note, stops_after, stops_at_once, waits
 from tests.waiting import eventually
@@ -56,7 +57,7 @@ async def test_a_dispatcher_that_dies_after_every_single_write_stops_one_and_sta
         async def over(mortal: Mortal = mortal) -> bool:
             return mortal.is_dead or running(await stage.job("owner"))
 
-        async with stage.dispatcher(guard=mortal):
+        async with stage.dispatcher(guard=WriteGuard(mortal)):
             await eventually(over)
         deaths += mortal.is_dead
     async with stage.dispatcher():
@@ -121,10 +122,7 @@ async def test_a_management_cluster_that_is_cut_off_while_a_victim_stops_is_wait
 ) -> None:
     await cohort.share()
     async with stage.dispatcher():
-        borrowers = await cohort.b_borrows(change=stops_after(1))
-        await cohort.submit("owner", cohort.a)
-        victim = await cohort.victim(*borrowers)
-        worker = await cohort.worker_of(victim)
+        victim, other, worker = await cohort.a_takes_back(change=stops_after(1))
         stage.cut(MANAGEMENT)
 
         async def no_pods() -> bool:
@@ -134,8 +132,8 @@ async def test_a_management_cluster_that_is_cut_off_while_a_victim_stops_is_wait
         assert cluster_of(await stage.job(victim)) == worker, "nobody could write down that it is gone"
         stage.mend(MANAGEMENT)
         await stage.until(running, "owner")
-        assert await cohort.waiting(*borrowers) == [victim]
-        await cohort.finish("owner", *borrowers)
+        assert await cohort.waiting(victim, other) == [victim]
+        await cohort.finish("owner", victim, other)
 
 
 async def test_a_victim_on_a_worker_that_is_lost_makes_room_when_it_is_started_elsewhere(
@@ -144,17 +142,14 @@ async def test_a_victim_on_a_worker_that_is_lost_makes_room_when_it_is_started_e
     """Without a fence the queue's onWorkerLost decides; who waits for it goes to the worker that is there."""
     await cohort.share(onWorkerLost=REDISPATCH)
     async with stage.dispatcher():
-        borrowers = await cohort.b_borrows(change=stops_after(3))
-        await cohort.submit("owner", cohort.a)
-        victim = await cohort.victim(*borrowers)
-        lost = await cohort.worker_of(victim)
+        victim, other, lost = await cohort.a_takes_back(change=stops_after(3))
         stage.cut(lost)
         job = await stage.until(running, "owner")
         assert cluster_of(job) != lost
         await cohort.told("WorkerLost", rf"{lost}.*started elsewhere", victim)
         stage.mend(lost)
         await stage.cluster_condition(lost, "Ready", "True")
-        await cohort.finish("owner", *borrowers)
+        await cohort.finish("owner", victim, other)
 
 
 async def test_a_victim_on_a_worker_that_is_waited_for_keeps_its_quota_until_it_is_back(
@@ -163,21 +158,17 @@ async def test_a_victim_on_a_worker_that_is_waited_for_keeps_its_quota_until_it_
     """It may run there: what it uses is nobody else's before its pods are seen to be gone."""
     await cohort.share(onWorkerLost={"action": "Wait"})
     async with stage.dispatcher() as dispatcher:
-        borrowers = await cohort.b_borrows(change=stops_after(2))
-        await cohort.submit("owner", cohort.a)
-        victim = await cohort.victim(*borrowers)
-        lost = await cohort.worker_of(victim)
+        victim, other, lost = await cohort.a_takes_back(change=stops_after(2))
         stage.cut(lost)
         await cohort.told("WorkerLost", "the queue says to wait for it", victim)
         await dispatcher.idle()
         assert waits(await stage.job("owner"))
         assert cluster_of(await stage.job(victim)) == lost
-        (other,) = set(borrowers) - {victim}
         assert not is_marked(await stage.job(other)), "nobody is stopped a second time for the same room"
         stage.mend(lost)
         await stage.until(running, "owner")
         assert await cohort.live_pods(lost, victim) == []
-        await cohort.finish("owner", *borrowers)
+        await cohort.finish("owner", victim, other)
 
 
 async def test_room_on_a_worker_that_is_lost_is_looked_for_elsewhere_at_once(stage: Stage, cohort: Cohort) -> None:
@@ -188,18 +179,14 @@ async def test_room_on_a_worker_that_is_lost_is_looked_for_elsewhere_at_once(sta
     for worker in stage.workers:
         await stage.set_worker(worker, capacity={"mode": "Declared", "resources": {"cpu": "1"}})
     async with stage.dispatcher():
-        borrowers = await cohort.b_borrows(change=stops_after(3))
-        await cohort.submit("owner", cohort.a)
-        victim = await cohort.victim(*borrowers)
-        lost = await cohort.worker_of(victim)
+        victim, other, lost = await cohort.a_takes_back(change=stops_after(3))
         stage.cut(lost)
         job = await stage.until(running, "owner")
         assert cluster_of(job) != lost
-        (other,) = set(borrowers) - {victim}
         assert waits(await stage.job(other))
         stage.mend(lost)
         await stage.until(waits, victim)
-        await cohort.finish("owner", *borrowers)
+        await cohort.finish("owner", victim, other)
 
 
 async def test_a_worker_that_is_removed_while_a_victim_stops_there_is_not_waited_for(
@@ -207,14 +194,11 @@ async def test_a_worker_that_is_removed_while_a_victim_stops_there_is_not_waited
 ) -> None:
     await cohort.share(onWorkerLost=REDISPATCH)
     async with stage.dispatcher():
-        borrowers = await cohort.b_borrows(change=stops_after(2))
-        await cohort.submit("owner", cohort.a)
-        victim = await cohort.victim(*borrowers)
-        lost = await cohort.worker_of(victim)
+        victim, other, lost = await cohort.a_takes_back(change=stops_after(2))
         await stage.remove(lost)
         job = await stage.until(running, "owner")
         assert cluster_of(job) != lost
-        await cohort.finish("owner", *borrowers)
+        await cohort.finish("owner", victim, other)
 
 
 @pytest.mark.parametrize("told", ["after", pytest.param("before", marks=pytest.mark.real_server)])

@@ -106,7 +106,7 @@ RELEASE = a_write(11.9, "dispatcher-2", MANAGEMENT, "leases", version="30")
         pytest.param(
             a_write(7.0, "dispatcher-1", MANAGEMENT, version="25", fault="delay"), False, id="held up on its way"
         ),
-        pytest.param(a_write(11.8, "dispatcher-2", MANAGEMENT, version="31"), False, id="on its way at the release"),
+        pytest.param(a_write(11.8, "dispatcher-2", MANAGEMENT, version="31"), True, id="on its way at the release"),
         pytest.param(a_write(12.1, "dispatcher-2", MANAGEMENT, version="31"), True, id="after its own release"),
         pytest.param(a_write(11.8, "dispatcher-1", MANAGEMENT, version="31"), True, id="at another's release"),
         pytest.param(a_write(9.5, "jobs", "worker-1", version="5"), False, id="another controller"),

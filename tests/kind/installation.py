@@ -31,6 +31,7 @@ from tests.waiting import eventually
 Json = dict[str, Any]
 SYSTEM: Final = "multimirror-system"
 BUSYBOX: Final = "busybox"
+_COMMAND: Final = (sys.executable, "-m", "multimirror.cli")
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,26 @@ class Installation:
 
     async def multimirror(self, *arguments: str, given: str | None = None) -> Answer:
         """As from a shell whose KUBECONFIG names the management cluster."""
-        environment = {"KUBECONFIG": str(self.kubeconfig()), "COLUMNS": "200"}
-        return await typed(sys.executable, "-m", "multimirror.cli", *arguments, given=given, environment=environment)
+        return await typed(*_COMMAND, *arguments, given=given, environment=self._environment)
+
+    @contextlib.asynccontextmanager
+    async def reading(self, *arguments: str) -> AsyncIterator[asyncio.StreamReader]:
+        """What `multimirror ...` prints, as it comes."""
+        environment = {**os.environ, **self._environment}
+        process = await asyncio.create_subprocess_exec(
+            *_COMMAND, *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, env=environment
+        )
+        assert process.stdout is not None
+        try:
+            yield process.stdout
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {"KUBECONFIG": str(self.kubeconfig()), "COLUMNS": "200"}
 
     async def done(self, *arguments: str) -> Answer:
         """`multimirror ...`, which must succeed."""

@@ -34,11 +34,20 @@ async def _followed(stage: Stage, name: str) -> list[str]:
 
 
 async def test_who_follows_misses_no_line_while_the_kubelet_rotates_the_log(scene: Stage) -> None:
+    wait = "echo ready; until [ -e /tmp/go ]; do sleep 0.1; done"  # the first file may be gone before a follower comes
     write = f"i=0; while [ $i -lt {LINES} ]; do echo $i {_PADDING}; i=$((i+1)); done; echo the end"
-    await scene.create(scene.a_job("much", "sh", "-c", write))
-    await eventually(lambda: scene.status("much"), lambda status: status.get("active") or status.get("succeeded"))
-    async with asyncio.timeout(300):
-        lines = await _followed(scene, "much")
+    await scene.create(scene.a_job("much", "sh", "-c", f"{wait}; {write}"))
+    worker = await scene.worker_of("much")
+    await eventually(lambda: scene.status("much"), lambda status: status.get("ready"))
+    async with (
+        asyncio.timeout(300),
+        scene.installation.reading("logs", "job/much", "-f", "-n", scene.namespace) as output,
+    ):
+        assert await output.readline() == b"ready\n"
+        await scene.installation.kubectl_done(
+            "exec", "-n", scene.namespace, "job/much", "--", "touch", "/tmp/go", on=worker
+        )
+        lines = (await output.read()).decode().splitlines()
     assert lines[-1] == "the end"
     numbers = [int(line.split(" ", 1)[0]) for line in lines[:-1]]
     assert numbers == list(range(LINES))

@@ -69,7 +69,7 @@ async def command(
     Secret with it, and a WorkerCluster. The first join says whose Jobs may go there (--namespaces or --all-namespaces).
     Join again to repair or change; what is not given stays as it is.
     """
-    options = _options(name, **given)
+    options = _options(name, time_limit, **given)
     access = worker_access(kubeconfig, context)
     progress = Progress()
     async with management.client() as client, worker_client(kubeconfig, context, name) as worker:
@@ -81,7 +81,7 @@ async def command(
     return Exit.OK
 
 
-def _options(name: str, **given: Any) -> JoinOptions:
+def _options(name: str, time_limit: timedelta, **given: Any) -> JoinOptions:
     if given["namespaces"] and given["all_namespaces"]:
         raise click.UsageError("--namespaces and --all-namespaces: give only one of them")
     return JoinOptions(
@@ -98,6 +98,7 @@ def _options(name: str, **given: Any) -> JoinOptions:
         new_token=given["new_token"],
         lasting_token=given["lasting_token"],
         same_cluster=given["same_cluster"],
+        patience=time_limit.total_seconds(),
     )
 
 

@@ -23,6 +23,7 @@ from typing import Final
 from multimirror.api.placement import Copy, fence_of
 from multimirror.batch import Json, find_condition
 from multimirror.batch.times import seconds_of
+from multimirror.kinds.reserved import reserved_of
 
 _TOLERANCE: Final = 2.0
 """The worker's clock is known to about a second; a deadline is not taken back for less than this."""
@@ -32,12 +33,18 @@ _STOP_SECONDS: Final = 30
 
 def first_deadline(job: Json) -> int | None:
     """The activeDeadlineSeconds of a new copy."""
-    return _nearer(job["spec"].get("activeDeadlineSeconds"), fence_of(job))
+    return _nearer(granted_deadline(job), fence_of(job))
+
+
+def granted_deadline(job: Json) -> int | None:
+    """Its user's, but no later than what was granted to it on its worker (docs/decisions/0226)."""
+    reserved = reserved_of(job)
+    return _nearer(job["spec"].get("activeDeadlineSeconds"), reserved.deadline if reserved is not None else None)
 
 
 def deadline(job: Json, copy: Copy, now_there: float) -> tuple[int | None, float | None]:
     """The activeDeadlineSeconds that the copy should have now, and in how many seconds that may be another one."""
-    timeout, users = fence_of(job), job["spec"].get("activeDeadlineSeconds")
+    timeout, users = fence_of(job), granted_deadline(job)
     if timeout is None:
         return users, None
     ran = _ran(copy.object, now_there)
@@ -65,7 +72,7 @@ def fence_expired(job: Json, status: Json) -> bool:
     end = next((c for c in ends if c is not None and c.get("status") == "True"), None)
     if end is None or end.get("reason") != "DeadlineExceeded":
         return False
-    users = job["spec"].get("activeDeadlineSeconds")
+    users = granted_deadline(job)
     start = seconds_of(status.get("startTime"), 0.0)
     return users is None or seconds_of(end.get("lastTransitionTime"), start) - start < users
 

@@ -9,7 +9,7 @@ from multimirror.batch.times import seconds_of
 from multimirror.kinds.job import endings, fence, trim
 from multimirror.kinds.job.copy import make_copy
 from multimirror.kinds.job.mirror import mirror_status
-from multimirror.kinds.job.reading import read_copy
+from multimirror.kinds.job.reading import is_count, read_copy
 from multimirror.kinds.job.sizes import pods_held, pods_left, pods_of, pods_there, pods_uncounted, pods_up, size_in_step
 from multimirror.kinds.kind import RUNNING, CopyOptions, InStep, Kind, Outcome, Rejection
 from multimirror.kinds.pod_sets import PodSet
@@ -118,9 +118,13 @@ class JobKind:
     def stop_seconds(self, obj: Json) -> float:
         return fence.stop_seconds(obj)
 
-    def run_seconds(self, obj: Json) -> float | None:
+    def deadline_of(self, obj: Json) -> int | None:
         deadline = obj["spec"].get("activeDeadlineSeconds")
-        return deadline + fence.stop_seconds(obj) if deadline is not None else None
+        return deadline if is_count(deadline) else None
+
+    def run_seconds(self, obj: Json) -> float | None:
+        deadline = fence.granted_deadline(obj)
+        return deadline + fence.stop_seconds(obj) if is_count(deadline) else None
 
     def template_of(self, obj: Json) -> str:
         return trim.template_of(obj)

@@ -4,7 +4,7 @@ The worker is not trusted. What the mirror writes onto the original it judges by
 decided on: whether the copy has ended, whether it is suspended, and what of its spec is kept in step.
 """
 
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from multimirror.kinds.job.trim import trim_copy
 from multimirror.kube.resource import Object
@@ -19,7 +19,7 @@ def read_copy(obj: Object) -> Object:
     obj = trim_copy(obj)
     spec = obj["spec"]
     for key in _NUMBERS:
-        if key in spec and not _is_count(spec[key]):
+        if key in spec and not is_count(spec[key]):
             del spec[key]
     if not isinstance(spec.get("suspend", False), bool):
         del spec["suspend"]
@@ -33,7 +33,8 @@ def read_copy(obj: Object) -> Object:
     return obj
 
 
-def _is_count(value: object) -> bool:
+def is_count(value: object) -> TypeGuard[int]:
+    """What the API takes for a number of pods, or of seconds."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_INT64
 
 

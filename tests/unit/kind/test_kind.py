@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from clusters.fleet import FleetOptions, open_fleet, unavailable
-from clusters.kind import CommandError, KindFleet, KindOptions, NotPossibleError, remove_fleet
+from clusters.kind import CommandError, KindFleet, KindOptions, NotPossibleError, preflight, remove_fleet
 from clusters.kind.__main__ import main
 from clusters.kind.config import config_for, template
 from clusters.kind.preflight import Facts, problems
@@ -51,6 +51,37 @@ def test_what_stands_in_the_way_is_said_with_its_remedy(known: Facts, told: list
     found = problems(known, THREE)
     assert len(found) == len(told)
     assert all(expected in text for expected, text in zip(told, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("instances", "watches", "remedy"),
+    [
+        pytest.param(128, 524_288, "sysctl -w fs.inotify.max_user_instances=512", id="Linux' default"),
+        pytest.param(512, 8192, "sysctl -w fs.inotify.max_user_watches=524288", id="few watches"),
+        pytest.param(
+            128, 8192, "sysctl -w fs.inotify.max_user_instances=512 fs.inotify.max_user_watches=524288", id="both"
+        ),
+        pytest.param(1024, 1_048_576, None, id="enough"),
+    ],
+)
+def test_a_kernel_that_allows_few_files_to_be_watched_is_warned_of_in_one_line(  # noqa: PLR0917 - a table
+    instances: int,
+    watches: int,
+    remedy: str | None,
+    machine: Machine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    kernel = tmp_path / "inotify"
+    kernel.mkdir()
+    (kernel / "max_user_instances").write_text(f"{instances}\n")
+    (kernel / "max_user_watches").write_text(f"{watches}\n")
+    monkeypatch.setattr(preflight, "INOTIFY", kernel)
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    assert main(["check"]) == 0, machine.directory
+    said = capsys.readouterr().err.splitlines()
+    assert [line.partition(": sysctl")[2] for line in said] == ([remedy.removeprefix("sysctl")] if remedy else [])
 
 
 def test_clusters_that_are_to_be_kept_may_be_there_already() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from multimirror.kube import Client, EventRecorder, KubeError, metrics
 from multimirror.kube.supervise import TaskEnded
+from multimirror.kube.write_guard import WriteGuard
 from tests.unit.kube.servers import Seen, Server, Wire, a_thing, running, status
 from tests.unit.kube.virtual_time import virtual_time
 
@@ -247,7 +248,7 @@ async def test_a_recorder_that_cannot_go_on_ends_whoever_relies_on_it() -> None:
         raise Unspeakable
 
     async def rely(client: Client) -> None:
-        async with recorder(client.guarded(guard)) as events:
+        async with recorder(client.guarded(WriteGuard(guard))) as events:
             events.event(a_thing("a"), "Waits", "No room")
             await asyncio.Event().wait()
 

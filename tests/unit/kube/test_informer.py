@@ -498,3 +498,39 @@ async def test_a_cache_that_cannot_go_on_ends_whoever_relies_on_it(rely: Callabl
             TaskEnded, match=r"^informer worker-1/things.example.dev ended .*: ZeroDivisionError: a bug$"
         ):
             await rely(client)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_list_that_replaces_a_large_cache_lets_others_have_their_turns_where_nobody_needs_it_whole(
+    whole: bool,
+) -> None:
+    @virtual_time
+    async def story() -> None:
+        async with running() as server, Client(server.connection()) as client:
+            things = Things(server)
+            for number in range(1000):
+                await things.put(f"thing-{number}")
+            told, seen = list[str](), list[int]()
+
+            def note(change: Change) -> None:
+                told.append(change.key)
+                if len(told) == 1001:
+                    asyncio.get_running_loop().call_soon(lambda: seen.append(len(told)))
+
+            informer = Informer(client, THINGS, whole=whole)
+            informer.add_handler(note)
+            async with informer:
+                await informer.synced()
+                things.deaf = True
+                for number in range(600):
+                    await things.remove(f"thing-{number}")
+                    await things.put(f"other-{number}")
+                things.compact()
+                things.deaf = False
+                things.break_watches()
+                async with asyncio.timeout(60):
+                    while len(told) < 2200:
+                        await asyncio.sleep(0.01)
+            assert seen == [2200] if whole else seen[0] < 1500
+
+    story()

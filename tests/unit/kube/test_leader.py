@@ -119,7 +119,7 @@ async def test_leadership_that_cannot_be_proved_stops_writes_even_before_anybody
     ):
         Things(things_server)
         one = Candidate(client, "one")
-        guarded = plain.guarded(one.elector.check)
+        guarded = plain.guarded(one.elector.guard)
         with pytest.raises(LeadershipLost):
             await guarded.create(THINGS, {"metadata": {"name": "too-early"}})
         task = asyncio.create_task(one.run())
@@ -154,7 +154,7 @@ async def test_leadership_lost_while_a_connection_is_made_stops_the_write_that_w
         server.cut_off()
         async with Client(slow.connection(proxy=f"http://127.0.0.1:{slow.port}")) as plain:
             with pytest.raises(LeadershipLost, match="nothing is written"):
-                await plain.guarded(one.elector.check).create(THINGS, {"metadata": {"name": "too-late"}})
+                await plain.guarded(one.elector.guard).create(THINGS, {"metadata": {"name": "too-late"}})
         assert [seen.method for seen in slow.seen] == ["CONNECT"]
         assert not any(sent)
         with pytest.raises(LeadershipLost):

@@ -12,7 +12,7 @@ from multimirror.kube.errors import LeadershipLost
 from multimirror.kube.health import HealthServer
 from multimirror.kube.manager import Election, Manager, background
 from multimirror.kube.supervise import Supervisor, TaskEnded
-from tests.unit.kube.servers import THINGS, Things, running
+from tests.unit.kube.servers import THINGS, Seen, Things, Wire, running
 from tests.unit.kube.test_health import fetch
 from tests.unit.kube.virtual_time import virtual_time
 
@@ -186,6 +186,69 @@ async def test_a_standby_follows_and_works_when_the_lease_is_released_and_ends_w
         with pytest.raises(LeadershipLost, match="to usurper"):
             await second
         assert two.story == ["follows", "works", "breaks off"]
+
+
+class Writes(Clerk):
+    """A service with a write on its way when it ends."""
+
+    def __init__(self, *, cancels: bool = False) -> None:
+        super().__init__()
+        self.manager: Manager | None = None
+        self.cancels = cancels
+        self.writing: asyncio.Task[Any] | None = None
+
+    async def work(self) -> None:
+        assert self.manager is not None
+        self.writing = asyncio.ensure_future(self.manager.writer.create(THINGS, {"metadata": {"name": "it"}}))
+        await super().work()
+        if self.cancels:
+            self.writing.cancel()
+
+
+@pytest.mark.parametrize(
+    ("answer_takes", "cancels", "told"),
+    [
+        pytest.param(2.0, False, ["written", "released"], id="what is on its way is waited for"),
+        pytest.param(40.0, False, ["written"], id="not for ever: then the lease is left to run out"),
+        pytest.param(2.0, True, ["written"], id="the same for what was given up on: it arrives all the same"),
+    ],
+)
+def test_the_lease_is_not_released_while_a_write_may_still_arrive(
+    answer_takes: float, cancels: bool, told: list[str]
+) -> None:
+    @virtual_time
+    async def story() -> None:
+        async with running() as server:
+            leases, happened = Things(server, plural="leases"), list[str]()
+            arrived = asyncio.Event()
+
+            async def answer(seen: Seen, wire: Wire) -> None:
+                if "/leases" in seen.target:
+                    if seen.method == "PUT" and not seen.json["spec"]["holderIdentity"]:
+                        happened.append("released")
+                    await leases.handle(seen, wire)
+                    return
+                arrived.set()
+                await asyncio.sleep(answer_takes)
+                happened.append("written")
+                await wire.answer(201, seen.json)
+
+            server.scripts.clear()
+            server.then(answer)
+            clerk, stop = Writes(cancels=cancels), asyncio.Event()
+            async with Manager(server.connection(), "clerk", election=Election("it", "default", "one")) as manager:
+                clerk.manager = manager
+                ending = asyncio.ensure_future(manager.run(clerk, stop))
+                await clerk.at_work.wait()
+                await arrived.wait()
+                stop.set()
+                await ending
+                assert clerk.writing is not None
+                await asyncio.gather(clerk.writing, return_exceptions=True)
+                await asyncio.sleep(60)
+            assert happened == told
+
+    story()
 
 
 async def test_in_the_background_it_works_inside_and_has_finished_outside() -> None:

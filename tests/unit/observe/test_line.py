@@ -64,6 +64,16 @@ def test_by_deadlines_the_first_has_an_estimate_where_nothing_was_started() -> N
     assert "estimateSeconds" not in explained(held, "t/1")
 
 
+@pytest.mark.parametrize("seconds", [2.0**62, 1e300, 367 * 86400.0])
+def test_a_time_that_nobody_will_see_is_no_estimate(seconds: float) -> None:
+    fleet = a_fleet(1)
+    fleet.deadlines = {"u1": seconds}
+    assert "estimateSeconds" not in explained(fleet, "t/1")
+    fleet = a_fleet(1, jobs=4, cpu=12)
+    fleet.deadlines = {"u1": seconds}
+    assert explained(fleet, "t/1")["estimateSeconds"] == 300, "what the queue started counts as ever"
+
+
 def test_nothing_is_estimated_where_nothing_was_started() -> None:
     told = explained(a_fleet(1, 2), "t/2")
     assert (told["position"], told["startsPerHour"]) == (2, 0)

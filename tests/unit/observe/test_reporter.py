@@ -610,6 +610,36 @@ async def test_a_restart_goes_on_from_what_the_status_says() -> None:
 
 
 @virtual_time
+async def test_what_was_used_before_is_a_metric_of_queues_and_cohorts_for_as_long_as_it_counts() -> None:
+    api, past_uses = remembering(300, a=15, b=0)
+    api.put(COHORTS, "above")
+    specs = {"above": CohortSpec(half_life=300), "c": CohortSpec(half_life=300, parent="above")}
+    api.fleet.cohort_specs = dict(specs)
+    async with reporting(api, past_uses=past_uses) as reporter:
+        await asyncio.sleep(300)
+        shown = value("multimirror_queue_past_use", queue="a")
+        assert shown == pytest.approx(0.75 / 2, abs=0.02), "one half-life of three quarters"
+        assert value("multimirror_queue_past_use", queue="b") == 0
+        assert value("multimirror_cohort_past_use", cohort="c") == pytest.approx(0.75 / 2, abs=0.02)
+        assert value("multimirror_cohort_past_use", cohort="above") is None, "it is compared with nobody"
+        api.fleet.cohort_specs = {"above": CohortSpec(), "c": CohortSpec(parent="above")}
+        reporter.wake()
+        await asyncio.sleep(WHILE)
+        assert value("multimirror_queue_past_use", queue="a") is None
+        assert value("multimirror_cohort_past_use", cohort="c") is None
+        api.fleet.cohort_specs = dict(specs)
+        reporter.wake()
+        await asyncio.sleep(WHILE)
+        assert value("multimirror_cohort_past_use", cohort="c") is not None
+        del api.fleet.cohort_specs["c"]
+        api.delete(COHORTS, "c")
+        api.delete(MIRROR_QUEUES, "a")
+        await asyncio.sleep(WHILE)
+        assert value("multimirror_cohort_past_use", cohort="c") is None
+        assert value("multimirror_queue_past_use", queue="a") is None
+
+
+@virtual_time
 async def test_without_a_half_life_the_past_leaves_the_status() -> None:
     api, past_uses = remembering(a=20, b=0)
     async with reporting(api, past_uses=past_uses) as reporter:

@@ -132,6 +132,15 @@ class Reference:
             above = min(above, subtree - local - max(0, usage - local) + borrow)
         return max(0, local - usage) + above
 
+    def left_at(self, place: Place, resource: str) -> int:
+        """What a cohort itself would let through to those below it: by what it may borrow, or, of a root, has."""
+        borrow, over = self.borrow(place, resource), self.over(place, resource)
+        if self.parent(place) is None:
+            return -over
+        assert borrow is not None, "without a limit it lets everything through"
+        local, usage = self.local(place, resource), self.usage(place, resource)
+        return max(0, local - usage) + self.subtree(place, resource) - max(local, usage) + borrow
+
     def most(self, queue: str, resource: str) -> int | None:
         """What could ever be available, if nobody used anything; None: there is no limit."""
         return self._most(Place(True, queue), resource) if self.counts(queue, resource) else None

@@ -276,16 +276,25 @@ class Watch:
         )
         if ran < least - _JUST_NOW:
             self.note("P6", f"{name} has run {ran:.0f} s of {least:.0f}")
-        if self.quiet and (by, uid) in self._stopped_quietly:
-            # Nobody takes back what was taken from him. That he takes from a third one is possible: with Reclaim,
-            # Priority and FairShare in one queue, and weights of 0, until all were stopped three times (P6).
-            self.note("P4", f"{name} is stopped for one that was stopped for it, and nothing else has changed")
-        self._stopped_quietly.add((uid, by))
+        self._takes_nothing_back(uid, by, name)
         leaving = {charge.uid for charge in self.charges() if charge.leaves}
         self._due.setdefault(by, set()).update(leaving)
         self._due.pop(uid, None)
         self._promised[by] = self._now()
         self._victims.setdefault(by, {})[uid] = cluster_of(before) or "", str(attempt_of(before))
+
+    def _takes_nothing_back(self, uid: str, by: str, name: str) -> None:
+        """P4: nobody takes back what was taken from him, nor by way of others. That he takes from a third one is
+        possible, where room is short as well: victims are those on one worker, and there may be lesser ones elsewhere.
+        Of one that is out of reach nobody knows when something changes."""
+        reached, stopped = {by}, {by}
+        while stopped:
+            stopped = {after for before, after in self._stopped_quietly if before in stopped} - reached
+            reached |= stopped
+        disturbed = any(self._world.was_cut(worker) for worker in self._world.capacities)
+        if uid in reached and (self.quiet or not disturbed):
+            self.note("P4", f"{name} is stopped for one that was stopped for it, and nothing else has changed")
+        self._stopped_quietly.add((uid, by))
 
     # --- what happens on workers
 
@@ -309,8 +318,8 @@ class Watch:
             )
 
     def _is_certain(self, uid: str, workers: Sequence[str]) -> bool:
-        """None of these workers is, or was just, out of reach, after which the queue's policy lets the Job move."""
-        return not any(self._world.was_cut(worker) for worker in workers) or self._world.is_fenced(uid)
+        """None of these workers was out of reach for so long that the queue's policy lets the Job move."""
+        return not any(self._world.was_lost(worker) for worker in workers) or self._world.is_fenced(uid)
 
     # --- passes
 
@@ -353,6 +362,11 @@ class Watch:
             for spared in too_many(preemptor, usage, rooms, found):
                 self.note("P7", f"{spared.job.name} is stopped by {found.plan}, and the others would do")
         return found
+
+    def has_run(self, job: Json) -> bool:
+        """As long as the longest that its queue gives it; so it is not protected."""
+        least = self._history[-1].queues[admitted_queue_of(job) or ""].min_runtime
+        return self._now() - self._placed.get(job["metadata"]["uid"], self._now()) > least + _JUST_NOW
 
     # --- what is written down
 

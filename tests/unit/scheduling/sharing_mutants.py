@@ -8,15 +8,28 @@ from typing import Any, Final
 from unittest import mock
 
 from multimirror.api import CohortSpec, MirrorQueueSpec
-from multimirror.reconcile import eviction
+from multimirror.reconcile import decide, eviction
+from multimirror.scheduling import (
+    keeping,
+    placing,
+    preempting,
+    preemption,
+    refusals,
+    running_cache,
+    scheduler,
+    shared_quota,
+    slot_words,
+    waiting,
+)
 from multimirror.scheduling import plan as planning
-from multimirror.scheduling import preemption, running_cache, scheduler, shared_quota, waiting
 from multimirror.scheduling.candidates import Candidate
 from multimirror.scheduling.free_room import FreeRoom
 from multimirror.scheduling.givers import Borrowers, Givers
 from multimirror.scheduling.preempting import Preempting
 from multimirror.scheduling.preemption import _Search
+from multimirror.scheduling.preemption_words import Nobody
 from multimirror.scheduling.quota import Node, QuotaTree, QuotaUsage, Short
+from multimirror.scheduling.refusals import Border
 from multimirror.scheduling.running import RunningJob
 from multimirror.scheduling.running_cache import RunningCache
 from multimirror.scheduling.scheduler import Scheduler
@@ -42,6 +55,7 @@ def _patched(*patches: tuple[object, str, object]) -> Mutant:
     return patched
 
 
+_border, _has, _places = refusals.border, Nobody._has, slot_words._places
 _available, _short, _asks = QuotaUsage._available, QueueRoom.short, SharedQuota.asks
 _plans, _share, _quota_tree, _position_of = (
     preemption._plans,
@@ -94,6 +108,15 @@ def _the_youngest_first(candidate: Candidate) -> Position:
     return rank, ("".join(chr(200 - ord(letter)) for letter in created), *rest)  # type: ignore[return-value]
 
 
+def _priorities_do_not_count(candidate: Candidate) -> Position:
+    return 0, _position_of(candidate)[1]
+
+
+def _more_at_the_border(usage: QuotaUsage, queue: Node, short: Short) -> Border:
+    found = _border(usage, queue, short)
+    return found._replace(left=found.left + 10**9)
+
+
 def _unweighted(self: Share, *amounts: Any, **more: Any) -> None:
     _share(self, *amounts[:2], **more)
 
@@ -144,11 +167,18 @@ MUTANTS: Final[dict[str, Mutant]] = {
     "P8: nobody takes its own quota back": _patched((preemption, "_plans", _without_reclaim)),
     "P9: nobody looks when something becomes free": _patched((Scheduler, "wake", lambda _: None)),
     "P10: the youngest goes first": _patched((waiting, "position_of", _the_youngest_first)),
+    "P10: priorities do not count": _patched((waiting, "position_of", _priorities_do_not_count)),
     "P11: nobody waits for pods to go": _patched((eviction, "_stops_in", lambda *_: 0.0)),
+    "P11: who is out of reach for a moment is taken for lost": _patched((decide, "_lost_before", lambda *_: 1000.0)),
     "P13: the same caches, another worker": _now_here_now_there,
     "P14: more is said to be left than is": _patched((QueueRoom, "short", _one_more)),
+    "P14: cohorts are said to have more left": _patched((refusals, "border", _more_at_the_border)),
+    "P14: more places are told than there are": _patched((slot_words, "_places", lambda number: _places(number + 1))),
+    "P14: who has to wait is told that it never fits": _patched((placing, "is_too_large", lambda *_: True)),
+    "P14: who has it is told wrongly": _patched((Nobody, "_has", lambda self, node: _has(self, node) + 10**9)),
 }
 """Found by stories. The others are found by tests of their own."""
-NO_CLAIMS: Final = _patched((planning._Pass, "_claim", lambda _self, _waiter, _queue, decision: decision))
+NO_CLAIMS: Final = _patched((keeping.Keeping, "claim", lambda _self, _waiter, _queue, decision: decision))
 UNWEIGHTED: Final = _patched((Share, "__init__", _unweighted))
 TOO_OFTEN: Final = _patched((shared_quota, "MOST_STOPS", 10**6), (running_cache, "MOST_STOPS", 10**6))
+TOO_PATIENT: Final = _patched((preempting, "WAIT_SECONDS", 60.0))

@@ -52,6 +52,12 @@ class Nodes:
             found += min([left[resource] // amount for resource, amount in requests.items() if amount] + [left["pods"]])
         return found
 
+    def slots_when_empty(self, requests: Mapping[str, int]) -> int:
+        """The same, if nothing else were there."""
+        asked = [(name, amount) for name, amount in requests.items() if amount]
+        sizes = self._sizes.values()
+        return sum(min([size.get(name, 0) // amount for name, amount in asked] + [_PODS_OF_A_NODE]) for size in sizes)
+
     def _left(self, node: str) -> Counter[str]:
         left = Counter({**self._sizes[node], "pods": _PODS_OF_A_NODE})
         for pods in self._pods.values():

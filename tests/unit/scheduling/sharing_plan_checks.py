@@ -1,17 +1,18 @@
 """What has to hold of one pass, and of one search for victims, against what these were given: P2, P6, P7, P10, P14."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Final
 
 from multimirror.api import CohortSpec, MirrorQueueSpec
 from multimirror.api import Preempts as Policy
+from multimirror.batch.times import seconds_of
+from multimirror.kinds.kind import Ref
 from multimirror.scheduling.candidates import Candidate
 from multimirror.scheduling.decisions import Placed, PlacementDecision, Preempts, Step
 from multimirror.scheduling.filters import QuotaUsed, WorkerInfo
-from multimirror.scheduling.preempting import RunningState
-from multimirror.scheduling.preemption_words import Nobody, RoomOnItsWay
+from multimirror.scheduling.preempting import WAIT_SECONDS, RunningState
 from multimirror.scheduling.quota import Node, QuotaUsage, Short
 from multimirror.scheduling.refusals import AboveMost, CohortShort, KeptForOthers, Overtaken, OwnOnly, QueueShort
 from multimirror.scheduling.running import RunningJob
@@ -20,6 +21,7 @@ from multimirror.scheduling.trial import Room
 from multimirror.scheduling.usage import UsageSums
 from multimirror.scheduling.victims import Plan, Preemption, Preemptor, Victim
 from tests.unit.scheduling.reference_quota import Place, Reference
+from tests.unit.scheduling.sharing_words import unwrapped, wrong_places, wrong_victims, wrong_words
 
 MOST_STOPS: Final = 3
 Note = Callable[[str, str], None]
@@ -48,6 +50,8 @@ class PassCheck:
         """On workers there may be less left than is not used."""
         self._moments: list[tuple[dict[str, Counter[str]], dict[str, Counter[str]]]] = [(copied(self._charged), {})]
         """What was charged, and on which worker this pass had placed what, before each step that placed somebody."""
+        self._read: dict[int, object] = {}
+        self._served: set[Ref] = set()
 
     def check(self, steps: Sequence[Step]) -> None:
         for step in steps:
@@ -61,6 +65,10 @@ class PassCheck:
                 self._moments.append((copied(self._charged), copied(self._on)))
                 continue
             self._is_true(candidate, decision)
+            if decision.reason == "WaitsForVictims":
+                self._served.add(candidate.ref)
+            if isinstance(step, Preempts) or (decision.claim is not None and candidate.claim is None):
+                self._asks_in_order(step)
             if isinstance(step, Preempts):
                 self._are_borrowers(step.preemption)
                 self._leaving += [victim.job for victim in step.preemption.victims]
@@ -71,13 +79,30 @@ class PassCheck:
         one that others were stopped for, or that room is kept for, before the other one waited again."""
         if candidate.ref in self._state.awaited or candidate.claim is not None or candidate.growth is not None:
             return
+        for other in self._ahead_of(candidate):
+            self._note("P10", f"{candidate.name} is placed before {other.name} of the same queue and shape")
+
+    def _asks_in_order(self, step: Step) -> None:
+        """P10: nor are others stopped for one, or is room kept for it, before one that goes first and may ask by now:
+        who was made room for is placed before all others."""
+        candidate, spec = step.candidate, self._queues[step.candidate.queue]
+        least = WAIT_SECONDS if isinstance(step, Preempts) else spec.head_wait or 0.0
+        for other in self._ahead_of(candidate):
+            if other.ref in self._served:
+                continue  # room was made for it, or is on its way, in this pass
+            waits_since = max(seconds_of(other.created, self._state.now), other.stopped or 0.0)
+            if waits_since + least <= self._state.now and other.ref not in self._state.awaited and other.claim is None:
+                self._note("P10", f"room is made, or kept, for {candidate.name} before {other.name} of its shape")
+
+    def _ahead_of(self, candidate: Candidate) -> Iterator[Candidate]:
+        """Those of its queue and shape that go first."""
         for other in self._waiting:
             if (
                 other.queue == candidate.queue
                 and _shape(other) == _shape(candidate)
                 and self._is_before(other, candidate)
             ):
-                self._note("P10", f"{candidate.name} is placed before {other.name} of the same queue and shape")
+                yield other
 
     def _is_before(self, other: Candidate, candidate: Candidate) -> bool:
         if other.namespace == candidate.namespace:
@@ -129,14 +154,30 @@ class PassCheck:
         the answer that the first of them got in this pass."""
         if not decision.reason or not str(decision):
             self._note("P14", f"{candidate.name} waits, and nobody says why")
-        why = decision.why.why if isinstance(decision.why, RoomOnItsWay | Nobody) else decision.why
+        self._words_are_true(candidate, decision.why)
+        why = unwrapped(decision.why)
         said = [self._said(candidate, why, charged) for charged, _ in self._moments]
         if said[0] is not None and not any(each is not None and each[0] == each[1] for each in said):
             self._note("P14", f"{candidate.name} is told {why}, and what is true is {said[-1]}")
         if decision.reason == "NoWorkerFits" and decision.compared is not None:
             for name, info in decision.compared.workers.items():
+                for wrong in wrong_places(candidate, info, decision.compared.result(name).why):
+                    self._note("P14", f"{candidate.name} is told wrongly: {wrong}")
                 if not any(self._is_left(candidate, info, on.get(name, Counter())) for _, on in self._moments):
                     self._note("P14", f"{candidate.name} is told that {dict(info.left)} is left on {name}")
+
+    def _words_are_true(self, candidate: Candidate, why: object) -> None:
+        """Those of equal shape are told the same: it is read once."""
+        if id(why) in self._read:
+            return
+        self._read[id(why)] = why
+        found = [self._wrong(candidate, why, charged) for charged, _ in self._moments]
+        if all(found):
+            self._note("P14", f"{candidate.name} is told: {why}; but {found[-1]}")
+
+    def _wrong(self, candidate: Candidate, why: object, charged: Mapping[str, Counter[str]]) -> list[str]:
+        there = Reference(self._queues, self._cohorts, charged)
+        return [*wrong_words(candidate, why, there), *wrong_victims(why, there, self._state)]
 
     def _said(
         self, candidate: Candidate, why: object, charged: Mapping[str, Counter[str]]

@@ -1,10 +1,10 @@
 """Stories of queues that share, told at random: a state machine of hypothesis over a whole dispatcher.
 
 Jobs come, end, give back what they do not need any more, are suspended, held, deleted and given other priorities;
-quotas, weights, limits, policies and cohorts are edited; workers are cordoned, made smaller or larger, lost and found,
-with and without a fence; pods take their time to stop; and the dispatcher ends at any of its writes. Each story ends
-quietly: then there has to be rest (P4), everybody has its own quota (P8), knows why it waits (P14), and, as those that
-run end, is placed (P9).
+quotas, weights, limits, policies and cohorts are edited, of which some remember what was used before; workers are
+cordoned, made smaller or larger, lost and found, with and without a fence; pods take their time to stop; and the
+dispatcher ends at any of its writes. Each story ends quietly: then there has to be rest (P4), everybody has its own
+quota (P8), knows why it waits (P14), and, as those that run end, is placed (P9).
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,15 @@ from multimirror.kinds import JOB
 from multimirror.kinds.kind import is_held
 from multimirror.kinds.pod_sets import total
 from tests.unit.scheduling.reference_quota import Place
-from tests.unit.scheduling.sharing_world import RESOURCES, SharingWorld
+from tests.unit.scheduling.sharing_room import could_fit, makes_room
+from tests.unit.scheduling.sharing_world import LOST_SECONDS, RESOURCES, SharingWorld
 from tests.unit.shell.world import TEAMS, WORKERS
 
 Json = dict[str, Any]
 T = TypeVar("T")
 NAMES: Final = ("a", "b", "c")
+COHORTS: Final = ("left", "left", "leaf", "right", "root")
+"""In which queues are: as often as they are named here."""
 CPU, GPU = RESOURCES
 FACTS: Final = frozenset({"NeverFits", "Held", "Draining", "Cycle"})
 """Why a Job may wait for ever."""
@@ -44,6 +47,7 @@ policies = st.sampled_from(
         ["Reclaim"],
         ["Reclaim"],
         ["Reclaim", "Priority"],
+        ["Reclaim", "FairShare", "Priority"],
         ["Reclaim", "FairShare", "Priority"],
         ["Reclaim", "FairShare", "Priority"],
         ["FairShare"],
@@ -80,7 +84,7 @@ def quotas(draw: st.DrawFn, *, shared: bool = True) -> Json:
 @st.composite
 def queues(draw: st.DrawFn) -> Json:
     return {
-        "cohort": draw(st.sampled_from(["left", "left", "right"])),
+        "cohort": draw(st.sampled_from(COHORTS)),
         "quota": draw(quotas()),
         "weight": draw(st.sampled_from([0, 1, 1, 2])),
         "preempts": draw(policies),
@@ -97,13 +101,19 @@ def cohorts(draw: st.DrawFn, parent: str | None = None) -> Json:
 
 @st.composite
 def trees(draw: st.DrawFn) -> dict[str, Json]:
+    """Of up to four levels of cohorts, or two trees."""
     top = draw(st.sampled_from([None, "top"]))
     found = {
+        "leaf": draw(cohorts("left")),
         "left": draw(cohorts(draw(st.sampled_from(["root", "root", None])))),
         "right": draw(cohorts("root")),
         "root": draw(cohorts(top)),
     }
-    return found | ({"top": draw(cohorts())} if top is not None else {})
+    found |= {"top": draw(cohorts())} if top is not None else {}
+    remembers = draw(st.sampled_from([None, None, "left", "root"]))
+    if remembers is not None:
+        found[remembers]["halfLife"] = draw(st.sampled_from(["60s", "24h"]))
+    return found
 
 
 @st.composite
@@ -148,7 +158,7 @@ class Sharing(RuleBasedStateMachine):
         waves: tuple[tuple[str, int, Json, int], ...],
     ) -> None:
         """One queue after the other sends Jobs: the first ones borrow, and others want theirs back."""
-        self.lost = {"onWorkerLost": {"after": "60s", "action": "Redispatch"}, **lost}
+        self.lost = {"onWorkerLost": {"after": f"{LOST_SECONDS:.0f}s", "action": "Redispatch"}, **lost}
         made = {name: spec | self.lost for name, spec in zip(NAMES, specs, strict=True)}
         self.world = SharingWorld(made, above, capacities, nodes)
         self.world.pass_time(40 if lost else 1)  # a worker is recorded as connected before there are fences
@@ -243,8 +253,9 @@ class Sharing(RuleBasedStateMachine):
         spec = self.world.spec_of(name)
         self.world.put_queue(name, {**spec, "quota": quota})
 
-    @rule(name=st.sampled_from(["left", "right"]), spec=cohorts("root"))
+    @rule(name=st.sampled_from(["leaf", "left", "right"]), spec=cohorts("root"))
     def a_cohort_is_edited(self, name: str, spec: Json) -> None:
+        """Or moved."""
         self.world.put_cohort(name, spec)
 
     # --- time
@@ -334,14 +345,16 @@ class Sharing(RuleBasedStateMachine):
         if world.clock() >= until:
             watch.note("P4", f"after {self.longest_unrest} s there is no rest")
         for job in self.waiting():
-            if not self.reason(job):
+            reason = self.reason(job)
+            if not reason:
                 watch.note("P14", f"{job['metadata']['name']} waits, and nobody says why")
+            if reason == "NeverFits" and could_fit(world, job):
+                watch.note("P14", f"{job['metadata']['name']} is told that it never fits, and it could")
         self.check()
 
     def everybody_has_its_own(self) -> None:
-        """P8: at rest, where only quota is short, nobody waits for what is its queue's own and may be taken back."""
-        if not self.is_ample():
-            return
+        """P8: at rest nobody waits for what is its queue's own and may be taken back, if there is room for it on a
+        worker when those are gone who have it there and may be asked for it."""
         there = self.world.watch.reference()
         for job in self.waiting():
             queue = job["metadata"]["labels"]["multimirror.dev/queue"]
@@ -349,11 +362,12 @@ class Sharing(RuleBasedStateMachine):
             if Preempts.RECLAIM not in spec.preempts or spec.hold is not Hold.NONE:
                 continue
             place = Place(True, queue)
-            if all(
+            within = all(
                 there.usage(place, name) + amount <= there.own(place, name)
                 for name, amount in asked.items()
                 if there.counts(queue, name)
-            ):
+            )
+            if within and (self.is_ample() or makes_room(self.world, queue, asked)):
                 reason = self.reason(job)
                 self.world.watch.note("P8", f"{job['metadata']['name']} waits for its queue's own quota: {reason}")
         self.check()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.unit.scheduling.sharing_stories import AMPLE, CPU, GPU, Sharing
-from tests.unit.scheduling.sharing_world import SharingWorld
+from tests.unit.scheduling.sharing_world import LOST_SECONDS, SharingWorld
 from tests.unit.shell.world import WORKERS
 
 Json = dict[str, Any]
@@ -73,6 +73,32 @@ def equals_wait_for_each_other(story: Sharing) -> None:
     story.check()
 
 
+def the_important_comes_later(story: Sharing) -> None:
+    """And wants back what others have borrowed, before those of its queue that have waited for longer."""
+    world = story.world
+    for _ in range(4):
+        world.submit("b")
+    world.pass_time(2)
+    for priority in (0, 0, 2):
+        world.submit("a", priority=priority)
+    world.pass_time(20)
+    story.check()
+
+
+def a_worker_is_out_of_reach_for_a_moment(story: Sharing) -> None:
+    """For less time than its queue waits before Jobs are moved: they run on there."""
+    world = story.world
+    world.pass_time(40)
+    for _ in range(4):
+        world.submit("a")
+    world.pass_time(10)
+    world.set_link("w1", up=False)
+    world.pass_time(LOST_SECONDS - 22)
+    world.set_link("w1", up=True)
+    world.pass_time(20)
+    story.check()
+
+
 def nodes_are_full(story: Sharing) -> None:
     """There is as much left as is asked for, and no node has it."""
     for _ in range(5):
@@ -89,6 +115,7 @@ class Scene:
     nodes: dict[str, list[dict[str, int]]] | None = None
 
 
+_MOVED: Final = {"after": f"{LOST_SECONDS:.0f}s", "action": "Redispatch"}
 _SHARED: Final = {"a": a_queue(2, "Reclaim"), "b": a_queue(1, "Reclaim", minRuntime="60s"), "d": a_queue(3)}
 STORIES: Final = [
     Scene({"a": a_queue(2, borrow=0), "b": a_queue(2, lend=1), "d": a_queue(2)}, AMPLE, limits_are_reached),
@@ -96,6 +123,8 @@ STORIES: Final = [
     Scene(_SHARED, AMPLE, own_quota_is_wanted_back),
     Scene({"a": a_queue(4, "Reclaim"), "b": a_queue(4, "Priority")}, _ONE_WORKER, nothing_of_it_is_borrowed),
     Scene({"a": a_queue(1, "Priority")}, AMPLE, equals_wait_for_each_other),
+    Scene({"a": a_queue(1, "Reclaim"), "b": a_queue(3)}, AMPLE, the_important_comes_later),
+    Scene({"a": a_queue(4, onWorkerLost=_MOVED)}, AMPLE, a_worker_is_out_of_reach_for_a_moment),
     Scene({"a": a_queue(20)}, AMPLE, nodes_are_full, {worker: [{CPU: 3}, {CPU: 3}] for worker in WORKERS}),
 ]
 

@@ -7,7 +7,7 @@ be made to end at any write of its own, which takes effect, and whose answer it 
 """
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Final
@@ -42,6 +42,10 @@ from tests.unit.shell.world import OPTIONS, SYSTEM, TEAMS, WORKERS, World
 
 Json = dict[str, Any]
 RESOURCES: Final = ("cpu", "nvidia.com/gpu")
+LOST_SECONDS: Final = 60.0
+"""After so long without contact Jobs are moved, in stories in which workers are lost."""
+_CONTACT_SECONDS: Final = 20.0
+"""Between two signs of life."""
 
 
 class SharingWorld(World):
@@ -68,7 +72,8 @@ class SharingWorld(World):
         self.drains: dict[str, float] = {}
         """By the name of a Job: its own time, once."""
         self.cut_since: dict[str, float] = {}
-        self._were_cut: set[str] = set()
+        self._was_cut: dict[str, float] = {}
+        """Of each worker that was out of reach: for how many seconds, and each time since the last sign of life."""
         self._drained_at: dict[str, float] = {}
         self._left_behind: list[tuple[float, str, Json]] = []
         """Until when, and where: copies that were deleted while they ran, for their pods take their time as well."""
@@ -81,8 +86,8 @@ class SharingWorld(World):
             mock.patch.object(scheduler, "time", SimpleNamespace(perf_counter=lambda: 0.0)),
             mock.patch.object(scheduler, "plan", self.watch.plan),
             mock.patch("multimirror.scheduling.sharing.find_preemption", self.watch.find_preemption),
-            mock.patch.object(world, "OPTIONS", replace(OPTIONS, heartbeat=Heartbeat(period=20.0))),
-            mock.patch.object(Reporter, "_report_queues", _nothing),  # it costs as much as all the rest
+            mock.patch.object(world, "OPTIONS", replace(OPTIONS, heartbeat=Heartbeat(period=_CONTACT_SECONDS))),
+            mock.patch.object(Reporter, "_report_queues", self._reports()),
         ):
             self._patches.enter_context(patch)
         for cluster in (self.hub, *self.workers.values()):
@@ -101,6 +106,17 @@ class SharingWorld(World):
         for name, spec in queues.items():
             self.put_queue(name, spec)
         await self.start()
+
+    def _reports(self) -> Callable[[Reporter], Awaitable[None]]:
+        """On queues and cohorts. It costs as much as all the rest, so only where past use counts, which is found then,
+        and lives in what is written."""
+        report = Reporter._report_queues
+
+        async def reports(reporter: Reporter) -> None:
+            if any(spec.half_life is not None for spec in self.cohorts.values()):
+                await report(reporter)
+
+        return reports
 
     # --- what users do
 
@@ -206,10 +222,11 @@ class SharingWorld(World):
             return
         self.network.links[worker].set_up(up=up)
         if up:
+            self._was_cut[worker] = self._cut_seconds(worker)
             self.cut_since.pop(worker, None)
         else:
             self.cut_since[worker] = self.clock()
-            self._were_cut.add(worker)
+            self._was_cut.setdefault(worker, 0.0)
         self.watch.rules_changed()
 
     # --- the dispatcher ends
@@ -365,7 +382,15 @@ class SharingWorld(World):
 
     def was_cut(self, worker: str) -> bool:
         """In this story."""
-        return worker in self._were_cut
+        return worker in self._was_cut
+
+    def was_lost(self, worker: str) -> bool:
+        """It was out of reach for so long, all in all, that its Jobs may have been moved."""
+        return self._cut_seconds(worker) >= LOST_SECONDS
+
+    def _cut_seconds(self, worker: str) -> float:
+        before, since = self._was_cut.get(worker, 0.0), self.cut_since.get(worker)
+        return before if since is None else before + self.clock() - since + _CONTACT_SECONDS
 
     def is_fenced(self, uid: str) -> bool:
         return any(job["metadata"]["uid"] == uid and fence_of(job) is not None for job in self.jobs())
@@ -393,7 +418,3 @@ def _declared(capacity: Mapping[str, int]) -> Json:
 
 def _secret(kubeconfig: bytes) -> Json:
     return {"kubeconfig": base64.b64encode(kubeconfig).decode()}
-
-
-async def _nothing(_: object) -> None:
-    """Is told to nobody."""

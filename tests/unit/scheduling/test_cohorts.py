@@ -277,3 +277,22 @@ def test_thousands_that_do_not_fit_do_not_go_before_those_of_others_that_do() ->
     steps = decided([*crowd, patient], queues)
     assert placed(steps) == ["y" * 59]
     assert [step.candidate for step in steps].index(patient) == QUANTUM
+
+
+def test_who_was_refused_in_one_tree_keeps_its_place_in_another() -> None:
+    """The crowd's many cannot go anywhere; its one Job that asks for no more than its queue's own still goes first."""
+    crowd = [job("x" * number, A, namespace="crowd", clusters=frozenset({"w9"})) for number in range(1, 60)]
+    own = job("y" * 60, "c", 2, namespace="crowd")
+    borrows = job("z" * 61, "d", 2, namespace="small")
+    queues = {A: member(100), "c": member(2, "others"), "d": member(0, "others")}
+    assert placed(decided([*crowd, own, borrows], queues)) == [own.name]
+
+
+def test_those_for_whom_no_worker_has_room_do_not_compete() -> None:
+    """Whatever they ask for: that is known before, so they come right after the one before them in their queue."""
+    jobs = [job("x", A, 2), job("yy", B, 2), job("xxx", A, 3), job("yyyy", B, 3)]
+    queues, full = {A: member(9), B: member(9)}, using(others=999)
+    assert [step.candidate.name for step in decided(jobs, queues, full)] == ["x", "xxx", "yy", "yyyy"]
+    steps = decided([*jobs, job("xxxxx", A, 1)], queues, full)
+    assert [step.candidate.name for step in steps] == ["x", "xxx", "yy", "yyyy", "xxxxx"]
+    assert placed(steps) == ["xxxxx"]

@@ -6,7 +6,11 @@ from typing import Any
 import pytest
 
 from multimirror.api import CohortSpec, MirrorQueueSpec
+from multimirror.api.placement import cluster_of
+from multimirror.batch import is_finished
+from multimirror.kinds import JOB
 from multimirror.kinds.pod_sets import nanos
+from multimirror.kube.resources import JOBS
 from multimirror.scheduling.candidates import WorkerSnapshot
 from multimirror.scheduling.deadlines import MOST_ENDING, starts_by_deadlines
 from multimirror.scheduling.preempting import RunningState
@@ -15,6 +19,8 @@ from multimirror.scheduling.shared_quota import quota_tree
 from multimirror.scheduling.usage import Reservation, UsageCache
 from multimirror.scheduling.waiting import Waiting
 from tests.unit.scheduling.builders import queue, ref, worker
+from tests.unit.scheduling.sharing_stories import AMPLE
+from tests.unit.scheduling.sharing_world import SharingWorld
 from tests.unit.scheduling.test_cohorts import A, B, cohort, job, member
 
 NOW = 1_800_000_000.0
@@ -138,3 +144,34 @@ def test_nor_where_very_many_would_have_to_end() -> None:
         scene.runs(Q, 1, 1 + number)
     assert scene.starts(MOST_ENDING) == MOST_ENDING
     assert scene.starts(MOST_ENDING + 1) is None
+
+
+@pytest.mark.parametrize("deadline", [-1, "600", "soon", 1.5, True, None, [], 2**63])
+def test_what_the_api_takes_for_no_deadline_is_none(deadline: object) -> None:
+    job = {"metadata": {}, "spec": {"activeDeadlineSeconds": deadline, "template": {"spec": {}}}}
+    assert JOB.run_seconds(job) is None
+
+
+@pytest.mark.parametrize("deadline", [2**62, 2**63 - 1])
+def test_a_deadline_beyond_all_calendars_gives_no_estimate_and_harms_nobody(deadline: int) -> None:
+    """Two of them fill their queue; one that has waited long keeps room, so that their ends are looked at."""
+    world = SharingWorld({"a": {"quota": {"resources": {"cpu": "2"}}, "headWait": "10s"}}, {}, AMPLE)
+    try:
+        names = [world.submit("a") for _ in range(4)]
+        for name in names[:3]:
+            world.hub.change(JOBS, name, "t1", lambda obj: obj["spec"].update(activeDeadlineSeconds=deadline))
+        world.pass_time(60)
+        assert [cluster_of(job) is not None for job in world.jobs()] == [True, True, False, False]
+        for name in names[2:]:
+            assert world.dispatcher is not None
+            told = world.run(world.dispatcher.questions.explain(f"t1/{name}"))
+            assert told is not None
+            assert told["reason"] in ("QuotaExceeded", "Claimed")
+            assert told["position"] > 0
+            assert "estimateSeconds" not in told or told["startsPerHour"], "by what was started, if by anything"
+        for worker, copy in world.running():
+            world.end_copy(worker, copy)
+        world.pass_time(5)
+        assert all(cluster_of(job) is not None for job in world.jobs() if not is_finished(job.get("status") or {}))
+    finally:
+        world.close()

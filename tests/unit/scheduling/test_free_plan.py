@@ -63,7 +63,7 @@ class Worker:
         capacity = {GPU: Decimal(8 * self.number), "pods": Decimal(99 * self.number)}
         view = NodesView(NodeTable.of(nodes), seen)
         state = WorkerState(connected=True, capacity=capacity)
-        return replace(worker(self.name, state, **spec), nodes=view, free=FreeRooms().of(self.name, view, usage))
+        return replace(worker(self.name, state, **spec), nodes=view, free=made(FreeRooms(), view, usage, self.name))
 
 
 class Scene:
@@ -249,13 +249,19 @@ def test_what_is_freed_for_one_is_not_for_others_and_it_comes_when_there_is_a_pl
     assert placed(scene.steps()) == ["x"]
 
 
+def made(rooms: FreeRooms, view: NodesView, usage: UsageCache, worker: str = "w1") -> FreeRoom:
+    for _ in rooms.steps(worker, view, usage):
+        pass
+    return rooms.latest(worker)
+
+
 def test_room_is_made_anew_only_when_something_is_another() -> None:
     rooms, usage = FreeRooms(), UsageCache()
     view = NodesView(NodeTable.of([a_node("n", gpu=8)]))
-    first = rooms.of("w1", view, usage)
-    assert rooms.of("w1", view, usage) is first
+    first = made(rooms, view, usage)
+    assert made(rooms, view, usage) is first
     usage.put(ref("x"), Reservation("q", "team", "w1", requests(4), gang(4)))
-    second = rooms.of("w1", view, usage)
+    second = made(rooms, view, usage)
     assert isinstance(second, FreeRoom)
     assert second is not first
     assert not second.fits(gang(4, 2))
@@ -267,7 +273,7 @@ def test_the_room_of_a_worker_that_shows_no_pods_is_made_in_as_many_steps_as_it_
         usage.put(ref(f"x{number}"), Reservation("q", "team", "w1", requests(1), gang(1)))
     view = NodesView(NodeTable.of([a_node(f"n{number}", gpu=8) for number in range(50)]))
     assert len(list(rooms.steps("w1", view, usage))) == 100
-    assert rooms.latest("w1").unseen == FreeRooms().of("w1", view, usage).unseen
+    assert rooms.latest("w1").unseen == made(FreeRooms(), view, usage).unseen
     assert list(rooms.steps("w1", view, usage)) == [], "it is known"
 
 

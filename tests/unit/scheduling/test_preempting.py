@@ -183,6 +183,49 @@ def test_one_that_must_not_be_stopped_is_not_and_its_lender_hears_so() -> None:
     assert "queue b uses 6 of its 2. Nobody may be stopped for it" in words
 
 
+def test_who_is_passed_by_one_that_others_were_stopped_for_is_told_so_and_not_of_shares() -> None:
+    scene = Scene({A: member(1, preempts=[]), "c": member(0)})
+    waiting = scene.waits("xxxx", "c", 1)
+    scene.waits("y", A, 1)
+    scene.stopped_for(waiting, gone=("team/b0",))
+    assert reason(scene.steps(), "y") == (
+        "OthersFirst",
+        "it fitted, but a Job of queue c came first: others were stopped for it. Now 0 cpu are left of the 1 that it "
+        "asks for",
+    )
+
+
+def test_where_what_is_there_is_not_its_cohorts_it_is_told_of_workers_and_not_of_victims() -> None:
+    scene = Scene({A: member(4), B: member(2), "alone": member(9, None)}, worker("w1", capacity=4))
+    scene.runs("x1", "alone", 3)
+    scene.waits("x", A, 2)
+    found, words = reason(scene.steps(), "x")
+    assert found == "NoWorkerFits"
+    assert words == "no worker cluster can take it now (w1: has 1 cpu left, the Job asks for 2)"
+
+
+def test_nor_is_it_told_of_victims_where_no_worker_that_is_open_could_take_it() -> None:
+    scene = Scene({A: member(4), B: member(4)}, worker("w1", capacity=8, cordoned=True), worker("w2", capacity=1))
+    scene.runs("b1", B, 1, worker="w2")
+    scene.waits("x", A, 2)
+    found, words = reason(scene.steps(), "x")
+    assert found == "NoWorkerFits"
+    assert "w1: cordoned; w2: has 1 cpu in all, the Job asks for 2" in words
+
+
+def test_where_nobody_may_be_stopped_the_worker_is_told_on_which_its_cohort_runs_anything() -> None:
+    """Though another one, where only others do, is nearer to have room for it."""
+    scene = Scene(
+        {A: member(4), B: member(4), "alone": member(9, None)}, worker("w1", capacity=4), worker("w2", capacity=4)
+    )
+    scene.runs("x1", "alone", 3)
+    scene.runs("b1", B, 4, worker="w2")
+    scene.waits("x", A, 2)
+    found, words = reason(scene.steps(), "x")
+    assert found == "NobodyToStop"
+    assert "Nobody may be stopped for it on worker w2: queue b has 4 cpu there, all of it within its own" in words
+
+
 def test_one_that_waits_for_its_victims_stops_nobody_else_and_says_for_whom_it_waits() -> None:
     scene = lent()
     waiting = scene.waits("x", A, 2)

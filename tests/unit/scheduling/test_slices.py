@@ -8,6 +8,7 @@ from unittest import mock
 
 from multimirror.kinds import JOB, KINDS
 from multimirror.kube import Client
+from multimirror.observe.what_if import Changes, WhatIf
 from multimirror.scheduling import slots
 from multimirror.scheduling.announcements import Announcements
 from multimirror.scheduling.assignments import Assignments
@@ -63,7 +64,7 @@ class Jobs:
         return JOB
 
 
-async def a_pass(assignments: Assignments, told: Told, *waiting: Candidate) -> None:
+def a_scheduler(assignments: Assignments, told: Told, *waiting: Candidate) -> Scheduler:
     nodes = NodesView(NodeTable.of([a_node("n", gpu=1)]))
     there = replace(worker("w1", WorkerState(connected=True)), nodes=nodes)
     scheduler = Scheduler(
@@ -78,6 +79,11 @@ async def a_pass(assignments: Assignments, told: Told, *waiting: Candidate) -> N
     )
     for each in waiting:
         scheduler.offer(each)
+    return scheduler
+
+
+async def a_pass(assignments: Assignments, told: Told, *waiting: Candidate) -> None:
+    scheduler = a_scheduler(assignments, told, *waiting)
     task = asyncio.get_running_loop().create_task(told.turns.run())
     await scheduler._pass()
     task.cancel()
@@ -90,17 +96,36 @@ async def test_others_have_the_loop_while_many_are_told_why_they_wait() -> None:
     assert len(told.at) == len(set(told.at)) == 10, "between any two of them"
 
 
-async def test_others_have_the_loop_while_room_is_made_for_jobs_that_show_no_pods() -> None:
-    assignments, told = Assignments(KINDS, lambda obj: "q", lambda ref: None), Told(Turns())
+def many_that_show_no_pods() -> Assignments:
+    assignments = Assignments(KINDS, lambda obj: "q", lambda ref: None)
     for number in range(10):
         assignments.usage.put(ref(f"r{number}"), Reservation("q", "team", "w1", requests(1), gang(1)))
-    made_at: list[int] = []
+    return assignments
 
+
+async def test_others_have_the_loop_while_room_is_made_for_jobs_that_show_no_pods() -> None:
+    told, made_at = Told(Turns()), list[int]()
+    with mock.patch.object(slots, "put_all", slowly(told, made_at)):
+        await a_pass(many_that_show_no_pods(), told)
+    assert len(made_at) == len(set(made_at)) == 10
+
+
+async def test_others_have_the_loop_while_room_is_made_for_what_would_be_if() -> None:
+    told, made_at = Told(Turns()), list[int]()
+    waits = a_candidate("x", requests=requests(2), gang=gang(2))
+    what_if = WhatIf(a_scheduler(many_that_show_no_pods(), told, waits), lambda *_: None)
+    task = asyncio.get_running_loop().create_task(told.turns.run())
+    with mock.patch.object(slots, "put_all", slowly(told, made_at)):
+        answer = await what_if.plan("x", Changes(priority=5))
+    task.cancel()
+    assert answer["priority"] == 5
+    assert len(made_at) == len(set(made_at)) == 10
+
+
+def slowly(told: Told, made_at: list[int]) -> Any:
     def slow(table: NodeTable, *_: Any) -> Any:
         made_at.append(told.turns.count)
         time.sleep(LONG)
         return table, ()
 
-    with mock.patch.object(slots, "put_all", slow):
-        await a_pass(assignments, told)
-    assert len(made_at) == len(set(made_at)) == 10
+    return slow

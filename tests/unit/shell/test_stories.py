@@ -284,6 +284,31 @@ def test_whether_a_job_may_be_stopped_is_what_it_said_when_it_was_placed(world: 
     assert cluster_of(world, broken) is None, "it waits until it is put right"
 
 
+def test_a_job_that_runs_gets_more_time_only_when_nobody_waits_for_what_it_uses(world: World) -> None:
+    def says(deadline: int) -> Callable[[Json], None]:
+        return lambda job: job["spec"].update(activeDeadlineSeconds=deadline)
+
+    def deadlines() -> list[int]:
+        return [copy["spec"]["activeDeadlineSeconds"] for _, copy in world.copies()]
+
+    world.set_worker("w2", cordoned=True)
+    world.hub.change(MIRROR_QUEUES, "a", "", lambda queue: queue["spec"].update(headWait="5s"))
+    runs = world.submit("a")
+    world.hub.change(JOBS, runs, "t1", says(600))
+    world.settle()
+    ((worker, copy),) = world.copies()
+    world.start_copy(worker, copy)
+    waits = world.submit("a")
+    world.settle(10)
+    assert "multimirror.dev/claim" in job_of(world, waits)["metadata"]["annotations"]
+    world.hub.change(JOBS, runs, "t1", says(6000))
+    world.settle(60)
+    assert deadlines() == [600]
+    world.hub.remove(JOBS, waits, "t1")
+    world.settle(60)
+    assert deadlines() == [6000]
+
+
 def test_a_standby_keeps_nothing_of_what_came_and_went(world: World) -> None:
     async def follow() -> Dispatcher:
         connection = Connection.strict(world.network.kubeconfig("hub"), name="standby", plain_http=True)

@@ -31,6 +31,21 @@ def test_a_dispatcher_whose_worker_connections_died_ends_and_says_so() -> None:
         world.close()
 
 
+def test_a_dispatcher_that_ends_waits_for_the_answers_of_the_statuses_that_it_writes(world: World) -> None:
+    world.settle(10)
+    world.network.links["hub"].write_seconds = 1.0
+    world.set_worker("w1", cordoned=True)
+    while not world.guard.on_their_way:
+        world.settle(0.1)
+
+    async def end() -> bool:
+        await world.stop()
+        return world.guard.gave_up_within(3600)
+
+    assert not world.run(end()), "it may arrive when another one leads"
+    assert not world.guard.on_their_way
+
+
 @pytest.mark.parametrize(
     ("resource", "spec"),
     [

@@ -29,6 +29,7 @@ from multimirror.batch import is_finished
 from multimirror.dispatcher import Dispatcher
 from multimirror.kube import Client, Connection
 from multimirror.kube.resources import JOBS, NAMESPACES, NODES, PODS, SECRETS
+from multimirror.kube.write_guard import WriteGuard
 from multimirror.options import DispatcherOptions
 from multimirror.scheduling import scheduler
 from tests.unit.kube.virtual_time import VirtualTimeLoop
@@ -65,6 +66,7 @@ class World:
         self.network = Network([self.hub, *self.workers.values()])
         self.violations: list[str] = []
         self.dispatcher: Dispatcher | None = None
+        self.guard = WriteGuard(lambda: None)
         self._changed: dict[str, float] = {}  # uid: when its user last did something with it, or it lost its worker
         self._life: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
@@ -125,7 +127,7 @@ class World:
         connection = Connection.strict(self.network.kubeconfig("hub"), name="management", plain_http=True)
         async with (
             Client(connection) as client,
-            await Dispatcher.connect(client, OPTIONS, clock=self.clock) as self.dispatcher,
+            await Dispatcher.connect(client, OPTIONS, guard=self.guard, clock=self.clock) as self.dispatcher,
         ):
             ready.set()
             await stop.wait()

@@ -1,7 +1,11 @@
 """What is left on each node: kept up to date pod by pod, the same as if it were added up anew."""
 
+import asyncio
+import itertools
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +16,7 @@ from multimirror.workers.followed import trim_node_with_labels, trim_pod
 from multimirror.workers.free_nodes import FreeNodes
 from multimirror.workers.node_table import NodesView
 from multimirror.workers.state import conditions
-from tests.unit.kube.virtual_time import virtual_time
+from tests.unit.kube.virtual_time import VirtualTimeLoop, virtual_time
 from tests.unit.workers.stage import Stage, a_copy, a_node, a_stage
 
 Json = dict[str, Any]
@@ -212,8 +216,66 @@ async def test_pods_that_may_not_be_seen_cost_nothing_and_totals_count() -> None
         worker = await stage.connected("w")
         assert left(stage) is None
         assert worker.state.capacity is not None
-        assert not worker.state.uncounted, "nobody has asked for it"
+        assert worker.state.uncounted is None, "nobody has asked for it"
         assert cluster.count("GET", "pods") == 0
+
+
+def test_what_has_changed_is_made_anew_in_small_steps_and_comes_to_the_same() -> None:
+    """However it is mixed with changes, and with looks."""
+    slowly, at_once = FreeNodes(), FreeNodes()
+
+    def both(change: Callable[[FreeNodes], object]) -> None:
+        change(slowly)
+        change(at_once)
+
+    for number in range(3000):
+        node = trim_node_with_labels(a_node(f"n{number}", cpu="4"))
+        both(lambda free, node=node: free.put_node(node))  # type: ignore[misc]
+    assert slowly.is_far_behind()
+    steps = slowly.catch_up()
+    assert sum(1 for _ in itertools.islice(steps, 40)) == 40, "there are many more"
+    for number in range(0, 3000, 7):
+        name = f"n{number}"
+        both(lambda free, name=name: free.remove_node(name))  # type: ignore[misc]
+    slowly.view()
+    for number in range(3000, 3100):
+        node = trim_node_with_labels(a_node(f"n{number}", cpu="8"))
+        both(lambda free, node=node: free.put_node(node))  # type: ignore[misc]
+    for _ in steps:
+        pass
+    for _ in slowly.catch_up():
+        pass
+    assert not slowly.is_far_behind()
+    assert list(slowly.view().table.nodes()) == list(at_once.view().table.nodes())
+
+
+def test_a_worker_with_thousands_of_nodes_lets_others_have_their_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When it connects."""
+    made = [0]
+    make = FreeNodes._node
+
+    def counted(self: FreeNodes, name: str | None) -> Any:
+        made[-1] += 1
+        return make(self, name)
+
+    class Turns(VirtualTimeLoop):
+        def _run_once(self) -> None:
+            made.append(0)
+            super()._run_once()  # type: ignore[misc]
+
+    async def story() -> None:
+        async with a_stage() as stage:
+            cluster = await stage.add("w", capacity={"mode": "Free"})
+            for number in range(4000):
+                await cluster.put(NODES, a_node(f"n{number}", cpu="4"))
+            await stage.connected("w")
+            assert len(left(stage) or ()) == 4000
+
+    monkeypatch.setattr(FreeNodes, "_node", counted)
+    with asyncio.Runner(loop_factory=Turns) as runner:
+        runner.run(story())
+    assert sum(made) >= 4000
+    assert max(made) <= 2000, "a node takes some microseconds"
 
 
 @virtual_time
@@ -224,7 +286,8 @@ async def test_a_worker_that_is_to_count_its_room_and_may_not_says_so_until_it_m
         await cluster.put(NODES, a_node("a", cpu="4"))
         worker = await stage.connected("w")
         assert told(worker.state) == (False, "PermissionDenied")
-        assert "may not list and watch the pods of all namespaces" in worker.state.uncounted
+        assert worker.state.uncounted is not None
+        assert "may not list and watch the pods of all namespaces" in worker.state.uncounted.message
         assert worker.state.ready, "its total counts"
         await cluster.grant()
         await stage.until(lambda: stage.worker("w").state.counts_nodes)
@@ -233,26 +296,39 @@ async def test_a_worker_that_is_to_count_its_room_and_may_not_says_so_until_it_m
         await cluster.deny("list", "watch", plural="pods")
         await stage.until(lambda: bool(stage.worker("w").state.uncounted))
         assert left(stage) is None
+        assert told(stage.worker("w").state) == (False, "PermissionDenied")
 
 
-@virtual_time
-async def test_what_is_left_is_not_known_while_pods_cannot_be_followed_and_then_totals_count() -> None:
+@pytest.mark.parametrize("mode", ["Auto", "Free"])
+@pytest.mark.parametrize("broken", ["pods", "nodes"])
+def test_what_is_left_is_not_known_while_pods_or_nodes_cannot_be_followed_and_its_status_says_why(
+    broken: str, mode: str
+) -> None:
     """Else pods that are long gone would be there for ever, and nothing would go where there is room."""
-    async with a_stage() as stage:
-        cluster = await stage.add("w")
-        await cluster.put(NODES, a_node("a", cpu="4", pods="10"))
-        await cluster.put(PODS, a_pod("long-gone", cpu="3"))
-        worker = await stage.connected("w")
-        await stage.until(lambda: left(stage) == {"a": 1})
-        cluster.broken = {"pods"}
-        await cluster.end_watches()
-        await cluster.remove(PODS, "long-gone", "team")
-        await stage.until(lambda: left(stage) is None)
-        await stage.until(lambda: not worker.state.counts_nodes)
-        assert worker.state.ready
-        cluster.broken = set()
-        await stage.until(lambda: left(stage) == {"a": 4})
-        await stage.until(lambda: worker.state.counts_nodes)
+
+    @virtual_time
+    async def story() -> None:
+        async with a_stage() as stage:
+            cluster = await stage.add("w", capacity={"mode": mode})
+            await cluster.put(NODES, a_node("a", cpu="4", pods="10"))
+            await cluster.put(PODS, a_pod("long-gone", cpu="3"))
+            worker = await stage.connected("w")
+            await stage.until(lambda: left(stage) == {"a": 1})
+            cluster.broken = {broken}
+            await cluster.end_watches()
+            await cluster.remove(PODS, "long-gone", "team")
+            await stage.until(lambda: left(stage) is None)
+            await stage.until(lambda: not worker.state.counts_nodes)
+            assert worker.state.ready
+            assert told(worker.state) == (False, "NotFollowed")
+            assert worker.state.uncounted is not None
+            assert f"its {broken} cannot be followed now ({broken} cannot be read)" in worker.state.uncounted.message
+            cluster.broken = set()
+            await stage.until(lambda: left(stage) == {"a": 4})
+            await stage.until(lambda: worker.state.counts_nodes)
+            assert told(worker.state) == (True, "Counted")
+
+    story()
 
 
 def told(state: WorkerState) -> tuple[bool, str]:
