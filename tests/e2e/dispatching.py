@@ -313,9 +313,15 @@ class Stage:
         self.history.mend_all()
         for name in self.workers:
             await self._restore(name)
+        await self._vacate()
         async with self.dispatcher() as dispatcher:
             queue = await self.management.get(MIRROR_QUEUES, self.queue)
             await self.history.check(rules_of(queue, dispatcher.origin), dispatcher.idle, within=within)
+
+    async def _vacate(self) -> None:
+        """Whoever led has gone, and may have left the lease to run out: longer than anybody wants to wait here."""
+        with contextlib.suppress(NotFound):
+            await self.management.patch(LEASES, LEASE, {"spec": {"holderIdentity": ""}}, self.namespace)
 
     async def _restore(self, worker: str) -> None:
         with contextlib.suppress(NotFound):

@@ -69,12 +69,18 @@ def test_every_document_with_commands_to_follow_is_followed() -> None:
 
 @pytest.mark.parametrize(
     ("target", "runs"),
-    [("demo", ".venv/bin/multimirror demo"), ("test", ".venv/bin/pytest -n auto --dist loadgroup")],
+    [("demo", ".venv/bin/multimirror demo"), ("test", ".venv/bin/pytest -n 7 --dist loadgroup")],
 )
 def test_make_does_what_the_tests_run(target: str, runs: str) -> None:
     outside = {key: value for key, value in os.environ.items() if not key.startswith("MAKE")}  # we may be run by make
     said = subprocess.run(
-        ["make", "-n", target], cwd=ROOT, env=outside, capture_output=True, text=True, check=True, timeout=DEADLINE
+        ["make", "-n", target, "WORKERS=7"],
+        cwd=ROOT,
+        env=outside,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=DEADLINE,
     )
     assert said.stdout.splitlines()[-1].startswith(runs)
 
